@@ -1,0 +1,58 @@
+package dbembed
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+)
+
+// address is where the server listens: a private Unix socket, or loopback with a password where there are none.
+type address struct {
+	socketDir string
+	ownTemp   bool // socketDir was made for this run alone and goes with it
+	port      int
+	password  string
+}
+
+// DefaultDataDir is where a program with no settings keeps its data: /var/lib/weir as root, the user's data directory
+// otherwise (XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support, %LocalAppData%). As root it is
+// not below /root, which the account that runs Postgres cannot enter.
+func DefaultDataDir() string {
+	if runtime.GOOS != "windows" && os.Geteuid() == 0 {
+		return "/var/lib/weir"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "weir-data" // no home: the working directory, where it is at least seen
+	}
+	switch runtime.GOOS {
+	case "windows":
+		if local := os.Getenv("LocalAppData"); local != "" {
+			return filepath.Join(local, "weir")
+		}
+		return filepath.Join(home, "AppData", "Local", "weir")
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "weir")
+	}
+	if xdg := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(xdg) {
+		return filepath.Join(xdg, "weir")
+	}
+	return filepath.Join(home, ".local", "share", "weir")
+}
+
+// removeSocketDir removes a socket directory made for one run.
+func (c cluster) removeSocketDir() {
+	if c.address.ownTemp {
+		_ = os.RemoveAll(c.address.socketDir)
+	}
+}
+
+// ourselves names the account that we run as, for error messages.
+func ourselves() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "uid " + strconv.Itoa(os.Getuid())
+}

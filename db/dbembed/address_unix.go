@@ -1,0 +1,44 @@
+//go:build !windows
+
+package dbembed
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// socketPort is only part of the socket's name: nothing listens on TCP.
+	socketPort = 5432
+	// maxSocketPath is what fits sun_path on every system: 107 bytes on Linux, 103 on macOS and the BSDs.
+	maxSocketPath = 103
+	// socketTemp begins the names of socket directories outside of the data directory.
+	socketTemp = "weir-socket-"
+)
+
+// listenOn chooses the socket's directory, private to the server's account (and root): whoever can enter it is let in without a
+// password. It is in the data directory unless that path is too long for a socket.
+func (c *cluster) listenOn(dataDir string) error {
+	c.address = address{socketDir: filepath.Join(dataDir, "run"), port: socketPort}
+	if name := fmt.Sprintf("%s/.s.PGSQL.%d.lock", c.address.socketDir, socketPort); len(name) > maxSocketPath || strings.Contains(name, ",") {
+		// a comma would separate two directories; a random name, since anybody can make directories in a shared temporary one
+		dir, err := os.MkdirTemp("", socketTemp)
+		if err != nil {
+			return fmt.Errorf("create a directory for the socket: %w", err)
+		}
+		c.address.socketDir, c.address.ownTemp = dir, true
+	} else if err := os.MkdirAll(c.address.socketDir, 0o700); err != nil {
+		return fmt.Errorf("create a directory for the socket: %w", err)
+	}
+	if err := c.account.own(c.address.socketDir); err != nil {
+		return fmt.Errorf("hand the socket's directory to %s: %w", c.account.name(), err)
+	}
+	return nil
+}
+
+// initdbAuth are the rules for pg_hba.conf: whoever reaches the private socket is let in, nobody by TCP.
+func initdbAuth(string) (args []string, cleanup func(), err error) {
+	return []string{"--auth-local=trust", "--auth-host=reject"}, func() {}, nil
+}

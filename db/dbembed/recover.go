@@ -1,0 +1,89 @@
+package dbembed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// orphanState is what became of the server that postmaster.pid names.
+type orphanState int
+
+const (
+	orphanGone    orphanState = iota // no process has that pid: Postgres itself overwrites the file
+	orphanOther                      // the pid is another program's by now
+	orphanRunning                    // a server still runs on our data directory
+)
+
+// postmaster is what Postgres writes about itself into its data directory.
+type postmaster struct {
+	pid       int
+	port      int
+	socketDir string
+}
+
+// recover makes the data directory startable after a crash of ours. We hold its lock, so a server that still
+// runs there belongs to nobody: either it is on its way down (Linux tells it that its parent died) or it was left
+// behind, and then it is stopped. A pid file whose number went to another program is removed, since Postgres would take that
+// program for itself: common in containers, where the same small numbers come again at each start.
+//
+// It returns an error where the old server cannot be stopped.
+func (c cluster) recover(ctx context.Context, log *slog.Logger, bin binary) error {
+	pidFile := filepath.Join(c.dir, "postmaster.pid")
+	old, err := readPostmaster(pidFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what the last server left: %w", err)
+	}
+	switch orphan(old, c.dir) {
+	case orphanGone:
+		return nil
+	case orphanOther:
+		log.WarnContext(ctx, "removing a stale postmaster.pid", "pid", old.pid)
+		return os.Remove(pidFile)
+	case orphanRunning:
+	}
+
+	log.WarnContext(ctx, "stopping a Postgres that a killed weir left behind", "pid", old.pid, "dir", c.dir)
+	if err := stopOrphan(ctx, old, bin, c); err != nil {
+		return fmt.Errorf("stop the Postgres (pid %d) that runs on %s: %w", old.pid, c.dir, err)
+	}
+	deadline := time.Now().Add(fastTimeout)
+	for orphan(old, c.dir) == orphanRunning {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("a Postgres (pid %d) runs on %s and did not stop within %s; stop it and start again", old.pid, c.dir, fastTimeout)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// readPostmaster reads postmaster.pid. Its lines: pid, data directory, start time, port, socket directory, address, …;
+// a server that was killed while starting has written only some.
+func readPostmaster(path string) (postmaster, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return postmaster{}, err
+	}
+	lines := append(strings.Split(string(content), "\n"), make([]string, 5)...)
+	var p postmaster
+	if p.pid, err = strconv.Atoi(strings.TrimSpace(lines[0])); err != nil {
+		return postmaster{}, nil //nolint:nilerr // an empty file: Postgres was killed between creating and writing it
+	}
+	p.port, _ = strconv.Atoi(strings.TrimSpace(lines[3]))
+	p.socketDir = strings.TrimSpace(lines[4])
+	return p, nil
+}

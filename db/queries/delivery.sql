@@ -1,0 +1,99 @@
+-- name: DeliveryCancelByDestination :many
+-- What a deleted destination is still owed ends as cancelled, but for what is in flight, which ends by itself. Bounded: the caller
+-- repeats until nothing comes back. The caller holds the lane's lock. Returns the jobs to cancel.
+UPDATE delivery SET state = 'cancelled', reason = @reason, settled_at = clock_timestamp(), parked = false, in_window = false
+WHERE delivery.id = ANY(ARRAY(
+    SELECT d.id FROM delivery d
+    WHERE d.destination_id = @destination_id AND d.settled_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
+    ORDER BY d.id LIMIT @max
+))
+RETURNING delivery.job_id;
+
+-- name: DeliveryCountWaiting :one
+-- How much a destination holds back behind the gate; counted up to the limit.
+SELECT count(*)::int FROM (SELECT 1 FROM delivery WHERE parked AND destination_id = @destination_id LIMIT @max) x;
+
+-- name: DeliveryExpireParked :many
+-- Those that wait behind the gate and are past their time. Returns what the lanes' counters and River's jobs must follow.
+UPDATE delivery SET state = 'expired', reason = 'expired while waiting for its turn', settled_at = clock_timestamp(), parked = false
+WHERE delivery.id = ANY(ARRAY(
+    SELECT d.id FROM delivery d WHERE d.parked AND d.expires_at <= clock_timestamp() AND d.lane_id = ANY(@lane_ids::bigint[])
+    ORDER BY d.expires_at LIMIT @max
+))
+RETURNING delivery.lane_id, delivery.job_id;
+
+-- name: DeliveryInsertMany :exec
+INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at)
+SELECT unnest(@ids::bigint[]), unnest(@event_ids::bigint[]), unnest(@destination_ids::bigint[]), unnest(@lane_ids::bigint[]),
+    unnest(@job_ids::bigint[]), unnest(@parked::bool[]), unnest(@in_window::bool[]), unnest(@expires_at::timestamptz[]);
+
+-- name: DeliveryListLaneIDExpired :many
+SELECT DISTINCT x.lane_id FROM (
+    SELECT d.lane_id FROM delivery d WHERE d.parked AND d.expires_at <= clock_timestamp() ORDER BY d.expires_at LIMIT @max
+) x ORDER BY x.lane_id;
+
+-- name: DeliveryListOrphan :many
+-- Deliveries whose job is running in a process that no longer beats, and that have no open attempt (the lease covers those).
+SELECT d.id, d.job_id, d.state, d.lane_id
+FROM river_job j
+JOIN delivery d ON d.id = (j.args ->> 'delivery_id')::bigint AND d.job_id = j.id
+WHERE j.state = 'running' AND j.kind = 'deliver' AND j.attempted_at < now() - interval '5 seconds'
+    AND NOT EXISTS (
+        SELECT 1 FROM process p
+        WHERE p.id = j.attempted_by[array_upper(j.attempted_by, 1)] AND p.stopped_at IS NULL AND p.beat_at > now() - interval '15 seconds'
+    )
+    AND d.settled_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
+ORDER BY d.id LIMIT @max;
+
+-- name: DeliveryListStranded :many
+-- Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. Reads the ledger through,
+-- so it is run seldom and remembers where it stopped.
+SELECT d.id, d.job_id, d.state, d.lane_id
+FROM delivery d
+LEFT JOIN river_job j ON j.id = d.job_id
+WHERE d.id > @after AND d.settled_at IS NULL
+    AND ((NOT d.parked AND d.due_at < now() - interval '30 seconds' AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded', 'pending')))
+        OR (d.parked AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded'))))
+    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
+ORDER BY d.id LIMIT @max;
+
+-- name: DeliveryMatch :many
+-- Which destinations each event is owed to, from where its fan-out stands. Paused and disabled destinations are owed theirs, too:
+-- nothing is dropped, it waits. Patterns: exact, '*', and 'shipment.*' for everything below.
+SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active,
+    coalesce(e.expires_at, e.created_at + d.ttl_s * interval '1 second')::timestamptz AS expires_at, e.priority
+FROM event e
+JOIN destination d ON d.deleted_at IS NULL AND d.id > coalesce(e.fanout_after, 0)
+WHERE e.id = ANY(@event_ids::bigint[])
+    AND CASE WHEN e.only_destination_id IS NOT NULL THEN d.id = e.only_destination_id
+        ELSE (d.tenant IS NULL OR d.tenant = e.tenant) AND EXISTS (
+            SELECT 1 FROM subscription s
+            WHERE s.destination_id = d.id AND (s.tenant IS NULL OR s.tenant = e.tenant)
+                AND ('*' = ANY(s.types) OR e.type = ANY(s.types)
+                    OR EXISTS (SELECT 1 FROM unnest(s.types) AS p(pattern) WHERE right(p.pattern, 2) = '.*' AND starts_with(e.type, left(p.pattern, -1))))
+        ) END
+ORDER BY e.id, d.id LIMIT @max;
+
+-- name: DeliveryNextID :one
+SELECT nextval('delivery_id_seq')::bigint;
+
+-- name: DeliveryReopen :exec
+-- A replay: owed again with a fresh budget and a fresh time to live, under the same event id. The attempts so far stay.
+UPDATE delivery SET
+    state = 'pending', parked = true, in_window = false, job_id = r.job_id, try = delivery.try + 1, failures = 0, due_at = clock_timestamp(),
+    expires_at = clock_timestamp() + destination.ttl_s * interval '1 second', replay_id = @replay_id, reason = '', settled_at = NULL
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@job_ids::bigint[]) AS job_id) r, destination
+WHERE delivery.id = r.id AND destination.id = delivery.destination_id;
+
+-- name: DeliveryReplayCandidates :many
+-- What a selection means, one row per delivery, locked so that two replays cannot both reopen it.
+SELECT d.id, d.destination_id, d.lane_id, d.try, d.state, d.reason, d.due_at, e.event_id, e.type, length(e.payload)::int AS bytes,
+    dest.name AS destination_name, dest.state AS destination_state
+FROM delivery d
+JOIN event e ON e.id = d.event_id
+JOIN destination dest ON dest.id = d.destination_id
+WHERE e.event_id = @event_id::text AND (sqlc.narg('destination_id')::bigint IS NULL OR d.destination_id = sqlc.narg('destination_id')::bigint)
+ORDER BY d.id LIMIT @max
+FOR NO KEY UPDATE OF d;

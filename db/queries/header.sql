@@ -1,0 +1,2 @@
+-- name: HeaderListByDestination :many
+SELECT * FROM header WHERE destination_id = @destination_id ORDER BY name LIMIT 100;

@@ -1,0 +1,113 @@
+-- name: LaneAdd :exec
+-- The caller holds the lanes' locks (LaneLock).
+UPDATE lane SET
+    open = CASE WHEN lane.limited THEN lane.open + a.open ELSE lane.open END,
+    parked = lane.parked + a.parked
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@open::int[]) AS open, unnest(@parked::int[]) AS parked) a
+WHERE lane.id = a.id;
+
+-- name: LaneGetByID :one
+SELECT * FROM lane WHERE id = @id;
+
+-- name: LaneInsert :one
+INSERT INTO lane (name, rate, burst, max_in_flight) VALUES (@name, sqlc.narg('rate'), @burst, sqlc.narg('max_in_flight')) RETURNING *;
+
+-- name: LaneList :many
+SELECT * FROM lane WHERE id > @after ORDER BY id LIMIT @max;
+
+-- name: LaneListIDPromotable :many
+-- Lanes that have something behind the gate and are not held: what the sweep looks at.
+SELECT id FROM lane
+WHERE parked > 0 AND held_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
+ORDER BY id LIMIT @max;
+
+-- name: LaneLock :exec
+-- In id order, as everywhere: two transactions that lock the same lanes cannot deadlock. What follows in the transaction has a snapshot
+-- newer than the locks, so it may read anything and decide by it.
+SELECT id FROM lane WHERE id = ANY(@ids::bigint[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: LaneLockByDelivery :exec
+-- The limited lanes of these deliveries, and those named besides. Lanes without limits keep no accounts and take no lock.
+SELECT id FROM lane
+WHERE (limited AND id IN (SELECT lane_id FROM delivery WHERE delivery.id = ANY(@delivery_ids::bigint[]))) OR id = ANY(@also::bigint[])
+ORDER BY id FOR NO KEY UPDATE;
+
+-- name: LaneRecount :many
+-- Compares the counters with the rows they stand for and mends them; returns what was wrong. The caller holds the lanes' locks.
+WITH truth AS (
+    SELECT lane.id,
+        (SELECT count(*) FROM delivery d WHERE d.parked AND d.destination_id IN (SELECT t.id FROM destination t WHERE t.lane_id = lane.id))::int AS parked,
+        (SELECT count(*) FROM attempt a WHERE a.finished_at IS NULL AND a.lane_id = lane.id)::int AS in_flight
+    FROM lane WHERE lane.id = ANY(@ids::bigint[])
+)
+UPDATE lane SET
+    parked = truth.parked,
+    in_flight = CASE WHEN lane.limited THEN truth.in_flight ELSE 0 END,
+    open = CASE WHEN lane.limited THEN greatest(lane.open + truth.in_flight - lane.in_flight, truth.in_flight) ELSE 0 END
+FROM truth
+WHERE lane.id = truth.id
+    AND (lane.parked <> truth.parked OR lane.in_flight <> CASE WHEN lane.limited THEN truth.in_flight ELSE 0 END)
+RETURNING lane.id;
+
+-- name: LaneReslot :one
+-- A new send time for one request that is late for its old one; its place in flight is kept. The row lock makes clock_timestamp() the
+-- time after the wait. Returns database microseconds.
+UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) + period_us
+WHERE id = @id
+RETURNING greatest((extract(epoch FROM clock_timestamp()) * 1e6)::bigint, tat_us - period_us - tau_us)::bigint AS slot_us;
+
+-- name: LaneRoom :many
+-- How many more deliveries each lane's window takes. Read without a lock: fan-out adds under the lock afterwards, then promotes.
+SELECT id, limited,
+    CASE WHEN NOT limited THEN 1000000000
+         WHEN parked > 0 OR held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint THEN 0
+         ELSE greatest(0, window_size - (open - in_flight)) END::int AS room
+FROM lane WHERE id = ANY(@ids::bigint[]);
+
+-- name: LanePromote :one
+-- The gate: lets the oldest parked deliveries of these lanes into River, as far as each window has room. Room below a quarter of the
+-- window is left to grow, so that promotions are few and large. Arrays, not joins, in the updates: a LIMIT that is an expression makes the
+-- planner expect a tenth of the backlog and hash whole tables. One notification, only where a window had run nearly empty: NOTIFY takes
+-- a lock at commit, and a full window needs no waking. The caller holds the lanes' locks.
+WITH l AS MATERIALIZED (
+    SELECT lane.id, lane.open - lane.in_flight AS waiting,
+        CASE WHEN lane.limited THEN lane.window_size - (lane.open - lane.in_flight) ELSE lane.window_size END AS room
+    FROM lane
+    WHERE lane.id = ANY(@ids::bigint[]) AND lane.parked > 0
+        AND lane.held_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
+        AND (NOT lane.limited OR lane.window_size - (lane.open - lane.in_flight) >= greatest(1, lane.window_size / 4))
+),
+p AS MATERIALIZED (
+    SELECT c.id, c.job_id, l.id AS lane_id
+    FROM l CROSS JOIN LATERAL (
+        SELECT x.id, x.job_id FROM destination t CROSS JOIN LATERAL (
+            SELECT d.id, d.job_id, d.due_at FROM delivery d
+            WHERE d.parked AND d.destination_id = t.id AND d.due_at <= clock_timestamp()
+            ORDER BY d.due_at, d.id LIMIT l.room
+        ) x
+        WHERE t.lane_id = l.id AND t.state = 'active'
+        ORDER BY x.due_at, x.id LIMIT l.room
+    ) c
+),
+moved AS (
+    UPDATE delivery SET parked = false, in_window = true WHERE delivery.id = ANY(ARRAY(SELECT p.id FROM p)) RETURNING delivery.lane_id
+),
+woken AS (
+    UPDATE river_job SET state = 'available', scheduled_at = now()
+    WHERE river_job.id = ANY(ARRAY(SELECT p.job_id FROM p)) AND river_job.state = 'pending' RETURNING river_job.id
+),
+counted AS (
+    UPDATE lane SET parked = greatest(0, lane.parked - m.n), open = CASE WHEN lane.limited THEN lane.open + m.n ELSE lane.open END
+    FROM (SELECT moved.lane_id, count(*)::int AS n FROM moved GROUP BY moved.lane_id) m
+    WHERE lane.id = m.lane_id RETURNING lane.id
+)
+SELECT (SELECT count(*) FROM woken)::int AS promoted, (SELECT count(*) FROM counted)::int AS lanes,
+    coalesce(CASE WHEN EXISTS (SELECT 1 FROM l JOIN p ON p.lane_id = l.id WHERE l.waiting <= 2)
+         THEN pg_notify(current_schema() || '.river_insert', '{"queue":"deliver"}')::text END, '-')::text AS notified;
+
+-- name: LaneUpdatePolicy :one
+UPDATE lane SET
+    name = coalesce(sqlc.narg('name'), name), rate = sqlc.narg('rate'), burst = @burst, max_in_flight = sqlc.narg('max_in_flight'), updated_at = now(),
+    -- Debt under the old rate is forgotten: from one a minute to ten a second takes effect now, not after the old period.
+    tat_us = least(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)
+WHERE id = @id RETURNING *;
