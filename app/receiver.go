@@ -339,4 +339,3 @@ func listenerURL(listener net.Listener) string {
 	}
 	return "http://" + listener.Addr().String()
 }
-

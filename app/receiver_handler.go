@@ -202,7 +202,7 @@ func (a reply) writeHeader(w http.ResponseWriter) {
 	if a.location != "" {
 		header.Set("Location", a.location)
 	}
-	if len(a.body) > 0 && a.status != http.StatusNoContent && a.status != http.StatusNotModified {
+	if len(a.body) > 0 {
 		header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 	w.WriteHeader(a.status)
@@ -461,6 +461,8 @@ type receiverPath struct {
 }
 
 // counts is what a path has seen. Effects, duplicates and so on are this process's; the inbox knows of earlier ones too.
+// A request is in flight until its answer is about to leave, or until the receiver notices that the client has gone: a
+// sender that gives up and sends the next at once may be seen with both.
 type counts struct {
 	Path          string `json:"path"`
 	Requests      int64  `json:"requests"`

@@ -296,5 +296,8 @@ func (t temper) reply(good reply) reply {
 		good.body = []byte(t.Body)
 	}
 	good.retryAfter, good.location, good.drip = t.RetryAfter, t.Location, t.Drip
+	if good.status == http.StatusNoContent || good.status == http.StatusNotModified { // these have no body
+		good.body, good.drip = nil, 0
+	}
 	return good
 }

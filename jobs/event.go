@@ -13,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-
-	"weir/jobs/webhook"
 )
 
 // MaxPayload is the default limit of a payload, in bytes of what will be sent.
@@ -228,7 +226,20 @@ func (e *Event) derivedID() string {
 		id = e.Tenant + "/" + id
 	}
 	// The id is an HTTP header, and part of what is signed.
-	return strings.ReplaceAll(webhook.EscapeHeader(id), " ", "%20")
+	return escapeID(id)
+}
+
+// escapeID percent-encodes what a header cannot carry, and the percent sign, so that two ids never become one.
+func escapeID(id string) string {
+	var b strings.Builder
+	for _, c := range []byte(id) {
+		if c < '!' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
 }
 
 func checkType(t string) error {

@@ -2,11 +2,15 @@
 package web
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
+	"github.com/alexedwards/scs/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 
 	"weir/db"
 	"weir/db/dbsqlc"
@@ -30,15 +34,101 @@ type Options struct {
 // Server is the HTTP face of Weir. Make it with New.
 type Server struct {
 	Options
-	queries *dbsqlc.Queries
-	echo    *echo.Echo
+	queries  *dbsqlc.Queries
+	echo     *echo.Echo
+	sessions *scs.SessionManager
+	hashing  chan struct{} // places for password hashes, each of which takes 19 MiB
+
+	// renderErrorPage answers a person with a page where handleError would answer a program with a problem.
+	renderErrorPage func(c echo.Context, status int, title, detail string) error
 }
 
 // New builds the server: middleware in order, then every route.
 func New(o Options) (*Server, error) {
-	s := &Server{Options: o, queries: dbsqlc.New(), echo: echo.New()}
+	if o.BodyLimit == 0 {
+		o.BodyLimit = jobs.MaxPayload
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{Options: o, queries: dbsqlc.New(), echo: echo.New(), hashing: make(chan struct{}, 2)}
+	s.sessions = newSessions(o.Pool, s.queries, o.SecureCookies)
+	s.renderErrorPage = s.errorPage
+
+	e := s.echo
+	e.HideBanner, e.HidePort = true, true
+	e.HTTPErrorHandler = s.handleError
+	// The address of the connection: a header that anybody can write must not choose whom the limits count.
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.Use(
+		middleware.RequestIDWithConfig(middleware.RequestIDConfig{TargetHeader: echo.HeaderXRequestID}),
+		s.logRequest(),
+		middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true, LogErrorFunc: s.logPanic}),
+		secureHeaders,
+	)
+	s.mountAPI(e)
+	s.mountPanel(e)
 	return s, nil
 }
 
 // Handler serves everything.
 func (s *Server) Handler() http.Handler { return s.echo }
+
+// discoveryInterval is how often discovery is meant to run, so that a page can say when it does not.
+func (s *Server) discoveryInterval() time.Duration {
+	if s.Engine == nil || s.Engine.DiscoveryInterval == 0 {
+		return 10 * time.Second
+	}
+	return s.Engine.DiscoveryInterval
+}
+
+// Maintain removes what has run out: sessions and old invitations. Call it now and then; an hour is often enough.
+func (s *Server) Maintain(ctx context.Context) error {
+	if err := s.queries.SessionDeleteExpired(ctx, s.Pool); err != nil {
+		return err
+	}
+	return s.queries.InvitationDeleteExpired(ctx, s.Pool)
+}
+
+// secureHeaders allow a page what ours need and nothing else: no inline script or style, no other origin, no frame.
+func secureHeaders(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		return next(c)
+	}
+}
+
+// logRequest writes one line per request, without query string and body: both carry other people's data, and a link's token.
+func (s *Server) logRequest() echo.MiddlewareFunc {
+	return middleware.RequestLoggerWithConfig(middleware.RequestLoggerConfig{
+		HandleError: true, LogStatus: true, LogMethod: true, LogRoutePath: true, LogLatency: true, LogRequestID: true, LogRemoteIP: true,
+		LogValuesFunc: func(c echo.Context, v middleware.RequestLoggerValues) error {
+			level := slog.LevelInfo
+			switch {
+			case v.Status >= 500:
+				level = slog.LevelError
+			case c.Request().Header.Get(fragmentHeader) != "" || v.RoutePath == "/static/*" || v.RoutePath == "/healthz" || v.RoutePath == "/readyz":
+				level = slog.LevelDebug
+			}
+			s.Log.LogAttrs(c.Request().Context(), level, "request",
+				slog.String("method", v.Method), slog.String("route", v.RoutePath), slog.Int("status", v.Status),
+				slog.Duration("took", v.Latency), slog.String("request_id", v.RequestID), slog.String("remote", v.RemoteIP))
+			return nil
+		},
+	})
+}
+
+// logPanic keeps the stack; the text of a panic could quote a payload, its type cannot.
+func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
+	s.Log.LogAttrs(c.Request().Context(), slog.LevelError, "panic in a handler", slog.String("route", c.Path()),
+		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)), slog.String("stack", string(stack)))
+	return err
+}

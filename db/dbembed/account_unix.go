@@ -25,7 +25,7 @@ type account struct {
 // or nobody.
 func serverAccount() (*account, error) {
 	if os.Geteuid() != 0 {
-		return nil, nil //nolint:nilnil // nil is a valid account, see its type
+		return nil, nil // nil is a valid account, see its type
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -60,13 +60,14 @@ func (a *account) own(dir string) error {
 	return os.Lchown(dir, int(a.uid), int(a.gid))
 }
 
-// openDir lets the account pass through our data directory, but not list it: our own files there are 0600.
+// openDir lets the account pass through our data directory, but not list it: our own files there are 0600. Where it
+// can already pass, nothing is changed.
 func (a *account) openDir(dataDir string) error {
 	if a == nil {
 		return nil
 	}
 	info, err := os.Stat(dataDir)
-	if err != nil {
+	if err != nil || a.mayEnter(info) {
 		return err
 	}
 	return os.Chmod(dataDir, info.Mode().Perm()|0o011)

@@ -1,11 +1,13 @@
 package dbembed
 
 import (
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 )
 
 // address is where the server listens: a private Unix socket, or loopback with a password where there are none.
@@ -15,6 +17,9 @@ type address struct {
 	port      int
 	password  string
 }
+
+// socketTemp begins the names of socket directories outside of the data directory.
+const socketTemp = "weir-socket-"
 
 // DefaultDataDir is where a program with no settings keeps its data: /var/lib/weir as root, the user's data directory
 // otherwise (XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support, %LocalAppData%). As root it is
@@ -46,6 +51,17 @@ func DefaultDataDir() string {
 func (c cluster) removeSocketDir() {
 	if c.address.ownTemp {
 		_ = os.RemoveAll(c.address.socketDir)
+	}
+}
+
+// removeLeftSocketDir removes the temporary socket directory of a run that was killed, given that run's DSN.
+func removeLeftSocketDir(dsn string) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return
+	}
+	if dir := u.Query().Get("host"); strings.HasPrefix(filepath.Base(dir), socketTemp) {
+		_ = os.RemoveAll(dir)
 	}
 }
 

@@ -14,14 +14,16 @@ const (
 	socketPort = 5432
 	// maxSocketPath is what fits sun_path on every system: 107 bytes on Linux, 103 on macOS and the BSDs.
 	maxSocketPath = 103
-	// socketTemp begins the names of socket directories outside of the data directory.
-	socketTemp = "weir-socket-"
 )
 
 // listenOn chooses the socket's directory, private to the server's account (and root): whoever can enter it is let in without a
-// password. It is in the data directory unless that path is too long for a socket.
+// password. It is in the data directory unless that path is too long for a socket. What a killed server left in it is
+// removed: its lock file can name a pid that is another program's by now, and Postgres would not start beside that.
 func (c *cluster) listenOn(dataDir string) error {
 	c.address = address{socketDir: filepath.Join(dataDir, "run"), port: socketPort}
+	if err := os.RemoveAll(c.address.socketDir); err != nil {
+		return fmt.Errorf("remove the last socket: %w", err)
+	}
 	if name := fmt.Sprintf("%s/.s.PGSQL.%d.lock", c.address.socketDir, socketPort); len(name) > maxSocketPath || strings.Contains(name, ",") {
 		// a comma would separate two directories; a random name, since anybody can make directories in a shared temporary one
 		dir, err := os.MkdirTemp("", socketTemp)
@@ -29,7 +31,7 @@ func (c *cluster) listenOn(dataDir string) error {
 			return fmt.Errorf("create a directory for the socket: %w", err)
 		}
 		c.address.socketDir, c.address.ownTemp = dir, true
-	} else if err := os.MkdirAll(c.address.socketDir, 0o700); err != nil {
+	} else if err := os.Mkdir(c.address.socketDir, 0o700); err != nil {
 		return fmt.Errorf("create a directory for the socket: %w", err)
 	}
 	if err := c.account.own(c.address.socketDir); err != nil {

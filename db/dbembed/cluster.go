@@ -59,6 +59,9 @@ func (c cluster) init(ctx context.Context, bin binary) error {
 	}
 	// --locale=C: strings sort by byte on every machine, and no operating system upgrade can change an index's order.
 	args := []string{"--pgdata", unfinished, "--username", databaseName, "--encoding=UTF8", "--locale=C", "--data-checksums", "--no-instructions"}
+	if c.settings["fsync"] == "off" {
+		args = append(args, "--no-sync") // who does not want the data on disk does not want to wait for that here
+	}
 	auth, cleanup, err := initdbAuth(filepath.Dir(c.dir))
 	if err != nil {
 		return err

@@ -135,6 +135,7 @@ func Start(ctx context.Context, opts Options) (_ *Server, err error) {
 			return nil, err
 		}
 	}
+	removeLeftSocketDir(held.previous)
 	if err := c.listenOn(dataDir); err != nil {
 		return nil, err
 	}

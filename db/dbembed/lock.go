@@ -14,7 +14,10 @@ var errLocked = errors.New("locked by another process")
 
 // lock is held for the life of the process, by the kernel: a process that is killed releases it. The file says who
 // holds it, for the error message, and where the server listens.
-type lock struct{ file *os.File }
+type lock struct {
+	file     *os.File
+	previous string // the DSN of a holder that did not end in order, else empty
+}
 
 func lockPath(dataDir string) string { return filepath.Join(dataDir, "weir.lock") }
 
@@ -35,6 +38,7 @@ func acquireLock(dataDir string) (*lock, error) {
 		return nil, inUse
 	}
 	l := &lock{file: file}
+	_, l.previous = readLock(dataDir)
 	if err := l.write(strconv.Itoa(os.Getpid()) + "\n"); err != nil {
 		l.release()
 		return nil, err

@@ -22,9 +22,6 @@ func orphan(old postmaster, dir string) orphanState {
 		return orphanGone
 	}
 	cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(old.pid), "cwd"))
-	if errors.Is(err, os.ErrNotExist) {
-		return orphanGone // it ended in between, or is a zombie
-	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}

@@ -17,7 +17,7 @@ import (
 // account does not exist on Windows: Postgres drops an administrator's rights by itself.
 type account struct{}
 
-func serverAccount() (*account, error)                            { return nil, nil } //nolint:nilnil // as on Unix
+func serverAccount() (*account, error)                            { return nil, nil }
 func (*account) name() string                                     { return ourselves() }
 func (*account) own(string) error                                 { return nil }
 func (*account) openDir(string) error                             { return nil }
@@ -54,13 +54,13 @@ func initdbAuth(dataDir string) (args []string, cleanup func(), err error) {
 }
 
 func (p *process) fastShutdown(bin binary, c cluster) error {
-	return stopOrphan(context.Background(), postmaster{}, bin, c)
+	return signalOrphan(context.Background(), postmaster{}, bin, c)
 }
 
 func (p *process) immediateShutdown() { _ = p.cmd.Process.Kill() }
 
-// stopOrphan uses pg_ctl, since there are no signals to send.
-func stopOrphan(ctx context.Context, _ postmaster, bin binary, c cluster) error {
+// signalOrphan uses pg_ctl, since there are no signals to send.
+func signalOrphan(ctx context.Context, _ postmaster, bin binary, c cluster) error {
 	out, err := c.command(ctx, bin, "pg_ctl", "stop", "-D", c.dir, "-m", "fast", "-W").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("pg_ctl stop: %w: %s", err, lastLines(out, 3))

@@ -18,7 +18,7 @@ type orphanState int
 
 const (
 	orphanGone    orphanState = iota // no process has that pid: Postgres itself overwrites the file
-	orphanOther                      // the pid is another program's by now
+	orphanOther                      // the pid is another program's by now, or a zombie's
 	orphanRunning                    // a server still runs on our data directory
 )
 
@@ -44,27 +44,31 @@ func (c cluster) recover(ctx context.Context, log *slog.Logger, bin binary) erro
 	if err != nil {
 		return fmt.Errorf("read what the last server left: %w", err)
 	}
-	switch orphan(old, c.dir) {
-	case orphanGone:
-		return nil
-	case orphanOther:
-		log.WarnContext(ctx, "removing a stale postmaster.pid", "pid", old.pid)
-		return os.Remove(pidFile)
-	case orphanRunning:
-	}
-
-	log.WarnContext(ctx, "stopping a Postgres that a killed weir left behind", "pid", old.pid, "dir", c.dir)
-	if err := stopOrphan(ctx, old, bin, c); err != nil {
-		return fmt.Errorf("stop the Postgres (pid %d) that runs on %s: %w", old.pid, c.dir, err)
-	}
-	deadline := time.Now().Add(fastTimeout)
-	for orphan(old, c.dir) == orphanRunning {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("a Postgres (pid %d) runs on %s and did not stop within %s; stop it and start again", old.pid, c.dir, fastTimeout)
+	if orphan(old, c.dir) == orphanRunning {
+		log.WarnContext(ctx, "stopping a Postgres that a killed weir left behind", "pid", old.pid, "dir", c.dir)
+		if err := c.stopOrphan(ctx, old, bin); err != nil {
+			return fmt.Errorf("stop the Postgres (pid %d) that runs on %s: %w", old.pid, c.dir, err)
 		}
+	}
+	if orphan(old, c.dir) == orphanOther {
+		if err := os.Remove(pidFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a stale postmaster.pid: %w", err)
+		}
+	}
+	return nil
+}
+
+// stopOrphan asks the server to stop and waits until it has.
+func (c cluster) stopOrphan(ctx context.Context, old postmaster, bin binary) error {
+	if err := signalOrphan(ctx, old, bin, c); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fastTimeout)
+	defer cancel()
+	for orphan(old, c.dir) == orphanRunning {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("it is still there: %w", ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

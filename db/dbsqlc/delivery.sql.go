@@ -11,42 +11,87 @@ import (
 )
 
 const DeliveryCancelByDestination = `-- name: DeliveryCancelByDestination :many
-UPDATE delivery SET state = 'cancelled', reason = $1, settled_at = clock_timestamp(), parked = false, in_window = false
-WHERE delivery.id = ANY(ARRAY(
-    SELECT d.id FROM delivery d
-    WHERE d.destination_id = $2 AND d.settled_at IS NULL
+WITH c AS MATERIALIZED (
+    SELECT d.id, d.job_id, d.parked, d.in_window FROM delivery d
+    WHERE d.destination_id = $2 AND d.id > $3 AND d.settled_at IS NULL
         AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
-    ORDER BY d.id LIMIT $3
-))
-RETURNING delivery.job_id
+    ORDER BY d.id LIMIT $4
+)
+UPDATE delivery SET state = 'cancelled', reason = $1, settled_at = clock_timestamp(), parked = false, in_window = false
+FROM c WHERE delivery.id = c.id
+RETURNING delivery.id, c.job_id, c.parked, c.in_window
 `
 
 type DeliveryCancelByDestinationParams struct {
 	Reason        string
 	DestinationID int64
+	After         int64
 	Max           int32
 }
 
-// What a deleted destination is still owed ends as cancelled, but for what is in flight, which ends by itself. Bounded: the caller
-// repeats until nothing comes back. The caller holds the lane's lock. Returns the jobs to cancel.
-func (q *Queries) DeliveryCancelByDestination(ctx context.Context, db DBTX, arg DeliveryCancelByDestinationParams) ([]*int64, error) {
-	rows, err := db.Query(ctx, DeliveryCancelByDestination, arg.Reason, arg.DestinationID, arg.Max)
+type DeliveryCancelByDestinationRow struct {
+	ID       int64
+	JobID    *int64
+	Parked   bool
+	InWindow bool
+}
+
+// What a deleted destination is still owed ends as cancelled, but for what is in flight, which ends by itself. One page by id: the caller
+// goes on after the last id until nothing comes back, and holds the lane's lock. Returns what counters and jobs must follow.
+func (q *Queries) DeliveryCancelByDestination(ctx context.Context, db DBTX, arg DeliveryCancelByDestinationParams) ([]DeliveryCancelByDestinationRow, error) {
+	rows, err := db.Query(ctx, DeliveryCancelByDestination,
+		arg.Reason,
+		arg.DestinationID,
+		arg.After,
+		arg.Max,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []*int64{}
+	items := []DeliveryCancelByDestinationRow{}
 	for rows.Next() {
-		var job_id *int64
-		if err := rows.Scan(&job_id); err != nil {
+		var i DeliveryCancelByDestinationRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.JobID,
+			&i.Parked,
+			&i.InWindow,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, job_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	return items, nil
+}
+
+const DeliveryCountAhead = `-- name: DeliveryCountAhead :one
+SELECT count(*)::int FROM (
+    SELECT 1 FROM delivery WHERE parked AND destination_id = $1 AND (due_at, id) < ($2::timestamptz, $3::bigint) LIMIT $4
+) x
+`
+
+type DeliveryCountAheadParams struct {
+	DestinationID int64
+	DueAt         time.Time
+	ID            int64
+	Max           int32
+}
+
+// How many wait before this one behind the gate; counted up to the limit.
+func (q *Queries) DeliveryCountAhead(ctx context.Context, db DBTX, arg DeliveryCountAheadParams) (int32, error) {
+	row := db.QueryRow(ctx, DeliveryCountAhead,
+		arg.DestinationID,
+		arg.DueAt,
+		arg.ID,
+		arg.Max,
+	)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const DeliveryCountWaiting = `-- name: DeliveryCountWaiting :one
@@ -154,7 +199,7 @@ func (q *Queries) DeliveryListLaneIDExpired(ctx context.Context, db DBTX, max in
 }
 
 const DeliveryListOrphan = `-- name: DeliveryListOrphan :many
-SELECT d.id, d.job_id, d.state, d.lane_id
+SELECT d.id, d.job_id, d.try, d.state, d.lane_id
 FROM river_job j
 JOIN delivery d ON d.id = (j.args ->> 'delivery_id')::bigint AND d.job_id = j.id
 WHERE j.state = 'running' AND j.kind = 'deliver' AND j.attempted_at < now() - interval '5 seconds'
@@ -170,6 +215,7 @@ ORDER BY d.id LIMIT $1
 type DeliveryListOrphanRow struct {
 	ID     int64
 	JobID  *int64
+	Try    int32
 	State  string
 	LaneID int64
 }
@@ -187,6 +233,7 @@ func (q *Queries) DeliveryListOrphan(ctx context.Context, db DBTX, max int32) ([
 		if err := rows.Scan(
 			&i.ID,
 			&i.JobID,
+			&i.Try,
 			&i.State,
 			&i.LaneID,
 		); err != nil {
@@ -201,7 +248,7 @@ func (q *Queries) DeliveryListOrphan(ctx context.Context, db DBTX, max int32) ([
 }
 
 const DeliveryListStranded = `-- name: DeliveryListStranded :many
-SELECT d.id, d.job_id, d.state, d.lane_id
+SELECT d.id, d.job_id, d.try, d.state, d.lane_id
 FROM delivery d
 LEFT JOIN river_job j ON j.id = d.job_id
 WHERE d.id > $1 AND d.settled_at IS NULL
@@ -214,6 +261,7 @@ ORDER BY d.id LIMIT $2
 type DeliveryListStrandedRow struct {
 	ID     int64
 	JobID  *int64
+	Try    int32
 	State  string
 	LaneID int64
 }
@@ -232,8 +280,106 @@ func (q *Queries) DeliveryListStranded(ctx context.Context, db DBTX, after int64
 		if err := rows.Scan(
 			&i.ID,
 			&i.JobID,
+			&i.Try,
 			&i.State,
 			&i.LaneID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DeliveryListView = `-- name: DeliveryListView :many
+SELECT d.id, d.destination_id, d.lane_id, d.state, d.parked, d.attempts, d.due_at, d.expires_at, d.replay_id, d.last_status, d.last_error_class,
+    d.reason, d.created_at, d.settled_at, e.event_id AS event_key, e.type, e.subject, e.tenant, length(e.payload)::int AS bytes,
+    dest.name AS destination_name, dest.state AS destination_state, dest.state_reason AS destination_reason,
+    lane.rate, lane.max_in_flight, lane.held_us, lane.in_flight AS lane_in_flight, lane.parked AS lane_parked,
+    a.started_at AS request_started_at, a.lease_until AS request_lease_until
+FROM delivery d
+JOIN event e ON e.id = d.event_id
+JOIN destination dest ON dest.id = d.destination_id
+JOIN lane ON lane.id = d.lane_id
+LEFT JOIN attempt a ON a.delivery_id = d.id AND a.no = d.attempts + 1 AND a.finished_at IS NULL
+WHERE d.id = ANY($1::bigint[]) ORDER BY d.id DESC
+`
+
+type DeliveryListViewRow struct {
+	ID                int64
+	DestinationID     int64
+	LaneID            int64
+	State             string
+	Parked            bool
+	Attempts          int32
+	DueAt             time.Time
+	ExpiresAt         time.Time
+	ReplayID          *int64
+	LastStatus        *int32
+	LastErrorClass    string
+	Reason            string
+	CreatedAt         time.Time
+	SettledAt         *time.Time
+	EventKey          string
+	Type              string
+	Subject           string
+	Tenant            string
+	Bytes             int32
+	DestinationName   string
+	DestinationState  string
+	DestinationReason string
+	Rate              *float64
+	MaxInFlight       *int32
+	HeldUs            int64
+	LaneInFlight      int32
+	LaneParked        int32
+	RequestStartedAt  *time.Time
+	RequestLeaseUntil *time.Time
+}
+
+// Deliveries with what says where they stand: destination, lane and the open attempt. For one page of ids.
+func (q *Queries) DeliveryListView(ctx context.Context, db DBTX, ids []int64) ([]DeliveryListViewRow, error) {
+	rows, err := db.Query(ctx, DeliveryListView, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DeliveryListViewRow{}
+	for rows.Next() {
+		var i DeliveryListViewRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.DestinationID,
+			&i.LaneID,
+			&i.State,
+			&i.Parked,
+			&i.Attempts,
+			&i.DueAt,
+			&i.ExpiresAt,
+			&i.ReplayID,
+			&i.LastStatus,
+			&i.LastErrorClass,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.SettledAt,
+			&i.EventKey,
+			&i.Type,
+			&i.Subject,
+			&i.Tenant,
+			&i.Bytes,
+			&i.DestinationName,
+			&i.DestinationState,
+			&i.DestinationReason,
+			&i.Rate,
+			&i.MaxInFlight,
+			&i.HeldUs,
+			&i.LaneInFlight,
+			&i.LaneParked,
+			&i.RequestStartedAt,
+			&i.RequestLeaseUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -308,6 +454,198 @@ func (q *Queries) DeliveryNextID(ctx context.Context, db DBTX) (int64, error) {
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const DeliveryPage = `-- name: DeliveryPage :one
+WITH scan AS MATERIALIZED (
+    SELECT id, state FROM delivery WHERE id < $3 ORDER BY id DESC LIMIT $4
+)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
+    SELECT scan.id FROM scan WHERE ($1::text IS NULL OR scan.state = $1) ORDER BY scan.id DESC LIMIT $2
+)::bigint[] AS ids
+`
+
+type DeliveryPageParams struct {
+	State   *string
+	Max     int32
+	Before  int64
+	Stretch int32
+}
+
+type DeliveryPageRow struct {
+	Scanned int32
+	Floor   int64
+	Ids     []int64
+}
+
+// One stretch of the ledger, newest first, and what matches in it. The reader goes on from floor until its page is full, so a filter that
+// nothing matches reads a bounded number of rows at a time; the others below likewise, each along its own index.
+func (q *Queries) DeliveryPage(ctx context.Context, db DBTX, arg DeliveryPageParams) (DeliveryPageRow, error) {
+	row := db.QueryRow(ctx, DeliveryPage,
+		arg.State,
+		arg.Max,
+		arg.Before,
+		arg.Stretch,
+	)
+	var i DeliveryPageRow
+	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
+	return i, err
+}
+
+const DeliveryPageByAttention = `-- name: DeliveryPageByAttention :one
+WITH scan AS MATERIALIZED (
+    SELECT id, destination_id FROM delivery WHERE attention = $3::text AND id < $4 ORDER BY id DESC LIMIT $5
+)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
+    SELECT scan.id FROM scan WHERE ($1::bigint IS NULL OR scan.destination_id = $1) ORDER BY scan.id DESC LIMIT $2
+)::bigint[] AS ids
+`
+
+type DeliveryPageByAttentionParams struct {
+	DestinationID *int64
+	Max           int32
+	Attention     string
+	Before        int64
+	Stretch       int32
+}
+
+type DeliveryPageByAttentionRow struct {
+	Scanned int32
+	Floor   int64
+	Ids     []int64
+}
+
+// Along delivery_attention_idx: whatever is neither waiting for its first request nor delivered.
+func (q *Queries) DeliveryPageByAttention(ctx context.Context, db DBTX, arg DeliveryPageByAttentionParams) (DeliveryPageByAttentionRow, error) {
+	row := db.QueryRow(ctx, DeliveryPageByAttention,
+		arg.DestinationID,
+		arg.Max,
+		arg.Attention,
+		arg.Before,
+		arg.Stretch,
+	)
+	var i DeliveryPageByAttentionRow
+	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
+	return i, err
+}
+
+const DeliveryPageByDestination = `-- name: DeliveryPageByDestination :one
+WITH scan AS MATERIALIZED (
+    SELECT id, state FROM delivery WHERE destination_id = $3 AND id < $4 ORDER BY id DESC LIMIT $5
+)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
+    SELECT scan.id FROM scan WHERE ($1::text IS NULL OR scan.state = $1) ORDER BY scan.id DESC LIMIT $2
+)::bigint[] AS ids
+`
+
+type DeliveryPageByDestinationParams struct {
+	State         *string
+	Max           int32
+	DestinationID int64
+	Before        int64
+	Stretch       int32
+}
+
+type DeliveryPageByDestinationRow struct {
+	Scanned int32
+	Floor   int64
+	Ids     []int64
+}
+
+func (q *Queries) DeliveryPageByDestination(ctx context.Context, db DBTX, arg DeliveryPageByDestinationParams) (DeliveryPageByDestinationRow, error) {
+	row := db.QueryRow(ctx, DeliveryPageByDestination,
+		arg.State,
+		arg.Max,
+		arg.DestinationID,
+		arg.Before,
+		arg.Stretch,
+	)
+	var i DeliveryPageByDestinationRow
+	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
+	return i, err
+}
+
+const DeliveryPageByEvent = `-- name: DeliveryPageByEvent :one
+WITH scan AS MATERIALIZED (
+    SELECT d.id, d.state, d.destination_id FROM event e JOIN delivery d ON d.event_id = e.id
+    WHERE e.event_id = $4::text AND d.id < $5 AND ($6::text IS NULL OR e.subject = $6)
+    ORDER BY d.id DESC LIMIT $7
+)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
+    SELECT scan.id FROM scan WHERE ($1::text IS NULL OR scan.state = $1) AND ($2::bigint IS NULL OR scan.destination_id = $2) ORDER BY scan.id DESC LIMIT $3
+)::bigint[] AS ids
+`
+
+type DeliveryPageByEventParams struct {
+	State         *string
+	DestinationID *int64
+	Max           int32
+	EventID       string
+	Before        int64
+	Subject       *string
+	Stretch       int32
+}
+
+type DeliveryPageByEventRow struct {
+	Scanned int32
+	Floor   int64
+	Ids     []int64
+}
+
+func (q *Queries) DeliveryPageByEvent(ctx context.Context, db DBTX, arg DeliveryPageByEventParams) (DeliveryPageByEventRow, error) {
+	row := db.QueryRow(ctx, DeliveryPageByEvent,
+		arg.State,
+		arg.DestinationID,
+		arg.Max,
+		arg.EventID,
+		arg.Before,
+		arg.Subject,
+		arg.Stretch,
+	)
+	var i DeliveryPageByEventRow
+	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
+	return i, err
+}
+
+const DeliveryPageBySubject = `-- name: DeliveryPageBySubject :one
+WITH scan AS MATERIALIZED (
+    SELECT d.id, d.state, d.destination_id FROM delivery d
+    WHERE d.event_id = ANY(ARRAY(SELECT e.id FROM event e WHERE e.subject = $4 AND e.subject <> '')) AND d.id < $5
+    ORDER BY d.id DESC LIMIT $6
+)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
+    SELECT scan.id FROM scan WHERE ($1::text IS NULL OR scan.state = $1) AND ($2::bigint IS NULL OR scan.destination_id = $2) ORDER BY scan.id DESC LIMIT $3
+)::bigint[] AS ids
+`
+
+type DeliveryPageBySubjectParams struct {
+	State         *string
+	DestinationID *int64
+	Max           int32
+	Subject       string
+	Before        int64
+	Stretch       int32
+}
+
+type DeliveryPageBySubjectRow struct {
+	Scanned int32
+	Floor   int64
+	Ids     []int64
+}
+
+// Materialized: else the planner may walk the ledger backwards in the hope of the subject.
+func (q *Queries) DeliveryPageBySubject(ctx context.Context, db DBTX, arg DeliveryPageBySubjectParams) (DeliveryPageBySubjectRow, error) {
+	row := db.QueryRow(ctx, DeliveryPageBySubject,
+		arg.State,
+		arg.DestinationID,
+		arg.Max,
+		arg.Subject,
+		arg.Before,
+		arg.Stretch,
+	)
+	var i DeliveryPageBySubjectRow
+	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
+	return i, err
 }
 
 const DeliveryReopen = `-- name: DeliveryReopen :exec

@@ -9,6 +9,28 @@ import (
 	"context"
 )
 
+const DestinationBumpVersion = `-- name: DestinationBumpVersion :exec
+UPDATE destination SET version = version + 1, updated_at = now() WHERE id = $1
+`
+
+func (q *Queries) DestinationBumpVersion(ctx context.Context, db DBTX, id int64) error {
+	_, err := db.Exec(ctx, DestinationBumpVersion, id)
+	return err
+}
+
+const DestinationDelete = `-- name: DestinationDelete :one
+UPDATE destination SET state = 'deleted', state_reason = $1, state_since = now(), deleted_at = now(), updated_at = now(), version = version + 1
+WHERE id = $2 AND state <> 'deleted' RETURNING lane_id
+`
+
+// The row stays for the history; its name is free again, its secrets go (SecretDeleteByDestination, HeaderDeleteByDestination).
+func (q *Queries) DestinationDelete(ctx context.Context, db DBTX, reason string, iD int64) (int64, error) {
+	row := db.QueryRow(ctx, DestinationDelete, reason, iD)
+	var lane_id int64
+	err := row.Scan(&lane_id)
+	return lane_id, err
+}
+
 const DestinationDisable = `-- name: DestinationDisable :exec
 UPDATE destination SET state = 'disabled', state_reason = $1, state_since = now(), updated_at = now(), version = version + 1
 WHERE id = ANY($2::bigint[]) AND state IN ('active', 'paused')
@@ -18,6 +40,36 @@ WHERE id = ANY($2::bigint[]) AND state IN ('active', 'paused')
 func (q *Queries) DestinationDisable(ctx context.Context, db DBTX, reason string, ids []int64) error {
 	_, err := db.Exec(ctx, DestinationDisable, reason, ids)
 	return err
+}
+
+const DestinationGetByID = `-- name: DestinationGetByID :one
+SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at FROM destination WHERE id = $1 AND deleted_at IS NULL
+`
+
+func (q *Queries) DestinationGetByID(ctx context.Context, db DBTX, id int64) (Destination, error) {
+	row := db.QueryRow(ctx, DestinationGetByID, id)
+	var i Destination
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Url,
+		&i.State,
+		&i.StateReason,
+		&i.StateSince,
+		&i.Tenant,
+		&i.LaneID,
+		&i.TimeoutMs,
+		&i.TtlS,
+		&i.Ordering,
+		&i.RetryScheduleMs,
+		&i.RetryJitter,
+		&i.Responses,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+	)
+	return i, err
 }
 
 const DestinationGetSending = `-- name: DestinationGetSending :one
@@ -48,6 +100,251 @@ func (q *Queries) DestinationGetSending(ctx context.Context, db DBTX, id int64) 
 		&i.RetryScheduleMs,
 		&i.RetryJitter,
 		&i.Responses,
+	)
+	return i, err
+}
+
+const DestinationInsert = `-- name: DestinationInsert :one
+INSERT INTO destination (name, url, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+RETURNING id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at
+`
+
+type DestinationInsertParams struct {
+	Name            string
+	Url             string
+	Tenant          *string
+	LaneID          int64
+	TimeoutMs       int32
+	TtlS            int64
+	Ordering        string
+	RetryScheduleMs []int64
+	RetryJitter     float64
+	Responses       []byte
+}
+
+func (q *Queries) DestinationInsert(ctx context.Context, db DBTX, arg DestinationInsertParams) (Destination, error) {
+	row := db.QueryRow(ctx, DestinationInsert,
+		arg.Name,
+		arg.Url,
+		arg.Tenant,
+		arg.LaneID,
+		arg.TimeoutMs,
+		arg.TtlS,
+		arg.Ordering,
+		arg.RetryScheduleMs,
+		arg.RetryJitter,
+		arg.Responses,
+	)
+	var i Destination
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Url,
+		&i.State,
+		&i.StateReason,
+		&i.StateSince,
+		&i.Tenant,
+		&i.LaneID,
+		&i.TimeoutMs,
+		&i.TtlS,
+		&i.Ordering,
+		&i.RetryScheduleMs,
+		&i.RetryJitter,
+		&i.Responses,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+	)
+	return i, err
+}
+
+const DestinationList = `-- name: DestinationList :many
+SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at FROM destination
+WHERE deleted_at IS NULL AND id > $1
+    AND ($2::text = '' OR strpos(lower(name), lower($2::text)) > 0 OR strpos(lower(url), lower($2::text)) > 0)
+ORDER BY id LIMIT $3
+`
+
+type DestinationListParams struct {
+	After  int64
+	Search string
+	Max    int32
+}
+
+// The search is a plain substring of name or URL; strpos, so that no character of it is a pattern.
+func (q *Queries) DestinationList(ctx context.Context, db DBTX, arg DestinationListParams) ([]Destination, error) {
+	rows, err := db.Query(ctx, DestinationList, arg.After, arg.Search, arg.Max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Destination{}
+	for rows.Next() {
+		var i Destination
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Url,
+			&i.State,
+			&i.StateReason,
+			&i.StateSince,
+			&i.Tenant,
+			&i.LaneID,
+			&i.TimeoutMs,
+			&i.TtlS,
+			&i.Ordering,
+			&i.RetryScheduleMs,
+			&i.RetryJitter,
+			&i.Responses,
+			&i.Version,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DestinationLock = `-- name: DestinationLock :one
+SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at FROM destination WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE
+`
+
+// Changes to one destination take turns; a deleted one is not found.
+func (q *Queries) DestinationLock(ctx context.Context, db DBTX, id int64) (Destination, error) {
+	row := db.QueryRow(ctx, DestinationLock, id)
+	var i Destination
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Url,
+		&i.State,
+		&i.StateReason,
+		&i.StateSince,
+		&i.Tenant,
+		&i.LaneID,
+		&i.TimeoutMs,
+		&i.TtlS,
+		&i.Ordering,
+		&i.RetryScheduleMs,
+		&i.RetryJitter,
+		&i.Responses,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+	)
+	return i, err
+}
+
+const DestinationLockForTest = `-- name: DestinationLockForTest :one
+SELECT id, name, state, lane_id FROM destination WHERE id = $1 FOR KEY SHARE
+`
+
+type DestinationLockForTestRow struct {
+	ID     int64
+	Name   string
+	State  string
+	LaneID int64
+}
+
+func (q *Queries) DestinationLockForTest(ctx context.Context, db DBTX, id int64) (DestinationLockForTestRow, error) {
+	row := db.QueryRow(ctx, DestinationLockForTest, id)
+	var i DestinationLockForTestRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.State,
+		&i.LaneID,
+	)
+	return i, err
+}
+
+const DestinationPause = `-- name: DestinationPause :one
+UPDATE destination SET state = 'paused', state_reason = $1, state_since = now(), updated_at = now(), version = version + 1
+WHERE id = $2 AND state = 'active' RETURNING lane_id
+`
+
+func (q *Queries) DestinationPause(ctx context.Context, db DBTX, reason string, iD int64) (int64, error) {
+	row := db.QueryRow(ctx, DestinationPause, reason, iD)
+	var lane_id int64
+	err := row.Scan(&lane_id)
+	return lane_id, err
+}
+
+const DestinationResume = `-- name: DestinationResume :one
+UPDATE destination SET state = 'active', state_reason = '', state_since = now(), updated_at = now(), version = version + 1
+WHERE id = $1 AND state IN ('paused', 'disabled') RETURNING lane_id
+`
+
+func (q *Queries) DestinationResume(ctx context.Context, db DBTX, id int64) (int64, error) {
+	row := db.QueryRow(ctx, DestinationResume, id)
+	var lane_id int64
+	err := row.Scan(&lane_id)
+	return lane_id, err
+}
+
+const DestinationUpdate = `-- name: DestinationUpdate :one
+UPDATE destination SET
+    name = $1, url = $2, tenant = $3, timeout_ms = $4, ttl_s = $5, ordering = $6,
+    retry_schedule_ms = $7, retry_jitter = $8, responses = $9, version = version + 1, updated_at = now()
+WHERE id = $10 AND deleted_at IS NULL RETURNING id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at
+`
+
+type DestinationUpdateParams struct {
+	Name            string
+	Url             string
+	Tenant          *string
+	TimeoutMs       int32
+	TtlS            int64
+	Ordering        string
+	RetryScheduleMs []int64
+	RetryJitter     float64
+	Responses       []byte
+	ID              int64
+}
+
+// The version rises with every change, that of a secret or a header included: senders load the destination again.
+func (q *Queries) DestinationUpdate(ctx context.Context, db DBTX, arg DestinationUpdateParams) (Destination, error) {
+	row := db.QueryRow(ctx, DestinationUpdate,
+		arg.Name,
+		arg.Url,
+		arg.Tenant,
+		arg.TimeoutMs,
+		arg.TtlS,
+		arg.Ordering,
+		arg.RetryScheduleMs,
+		arg.RetryJitter,
+		arg.Responses,
+		arg.ID,
+	)
+	var i Destination
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Url,
+		&i.State,
+		&i.StateReason,
+		&i.StateSince,
+		&i.Tenant,
+		&i.LaneID,
+		&i.TimeoutMs,
+		&i.TtlS,
+		&i.Ordering,
+		&i.RetryScheduleMs,
+		&i.RetryJitter,
+		&i.Responses,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DeletedAt,
 	)
 	return i, err
 }

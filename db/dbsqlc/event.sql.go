@@ -39,7 +39,7 @@ const EventInsertMany = `-- name: EventInsertMany :many
 INSERT INTO event (event_id, tenant, type, subject, version, payload, occurred_at, expires_at, priority, only_destination_id)
 SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
     nullif(unnest($5::bigint[]), -1), unnest($6::bytea[]), unnest($7::timestamptz[]),
-    nullif(unnest($8::timestamptz[]), 'infinity'), unnest($9::smallint[]), nullif(unnest($10::bigint[]), 0)
+    nullif(unnest($8::timestamptz[]), '9999-12-31 00:00:00+00'), unnest($9::smallint[]), nullif(unnest($10::bigint[]), 0)
 ON CONFLICT DO NOTHING
 RETURNING id, event_id
 `

@@ -9,6 +9,40 @@ import (
 	"context"
 )
 
+const HeaderDeleteByDestination = `-- name: HeaderDeleteByDestination :exec
+DELETE FROM header WHERE destination_id = $1
+`
+
+func (q *Queries) HeaderDeleteByDestination(ctx context.Context, db DBTX, destinationID int64) error {
+	_, err := db.Exec(ctx, HeaderDeleteByDestination, destinationID)
+	return err
+}
+
+const HeaderDeleteOthers = `-- name: HeaderDeleteOthers :exec
+DELETE FROM header WHERE destination_id = $1 AND lower(name) <> ALL($2::text[])
+`
+
+// All but those named (in lower case).
+func (q *Queries) HeaderDeleteOthers(ctx context.Context, db DBTX, destinationID int64, keep []string) error {
+	_, err := db.Exec(ctx, HeaderDeleteOthers, destinationID, keep)
+	return err
+}
+
+const HeaderInsert = `-- name: HeaderInsert :exec
+INSERT INTO header (destination_id, name, sealed) VALUES ($1, $2, $3)
+`
+
+type HeaderInsertParams struct {
+	DestinationID int64
+	Name          string
+	Sealed        []byte
+}
+
+func (q *Queries) HeaderInsert(ctx context.Context, db DBTX, arg HeaderInsertParams) error {
+	_, err := db.Exec(ctx, HeaderInsert, arg.DestinationID, arg.Name, arg.Sealed)
+	return err
+}
+
 const HeaderListByDestination = `-- name: HeaderListByDestination :many
 SELECT destination_id, name, sealed FROM header WHERE destination_id = $1 ORDER BY name LIMIT 100
 `
@@ -23,6 +57,35 @@ func (q *Queries) HeaderListByDestination(ctx context.Context, db DBTX, destinat
 	for rows.Next() {
 		var i Header
 		if err := rows.Scan(&i.DestinationID, &i.Name, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const HeaderListName = `-- name: HeaderListName :many
+SELECT destination_id, name FROM header WHERE destination_id = ANY($1::bigint[]) ORDER BY destination_id, name LIMIT $2
+`
+
+type HeaderListNameRow struct {
+	DestinationID int64
+	Name          string
+}
+
+func (q *Queries) HeaderListName(ctx context.Context, db DBTX, destinationIds []int64, max int32) ([]HeaderListNameRow, error) {
+	rows, err := db.Query(ctx, HeaderListName, destinationIds, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HeaderListNameRow{}
+	for rows.Next() {
+		var i HeaderListNameRow
+		if err := rows.Scan(&i.DestinationID, &i.Name); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -141,6 +141,30 @@ func (q *Queries) LaneList(ctx context.Context, db DBTX, after int64, max int32)
 	return items, nil
 }
 
+const LaneListID = `-- name: LaneListID :many
+SELECT id FROM lane WHERE id > $1 ORDER BY id LIMIT $2
+`
+
+func (q *Queries) LaneListID(ctx context.Context, db DBTX, after int64, max int32) ([]int64, error) {
+	rows, err := db.Query(ctx, LaneListID, after, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LaneListIDPromotable = `-- name: LaneListIDPromotable :many
 SELECT id FROM lane
 WHERE parked > 0 AND held_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
@@ -244,6 +268,16 @@ func (q *Queries) LanePromote(ctx context.Context, db DBTX, ids []int64) (LanePr
 	var i LanePromoteRow
 	err := row.Scan(&i.Promoted, &i.Lanes, &i.Notified)
 	return i, err
+}
+
+const LaneRamp = `-- name: LaneRamp :exec
+UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint + tau_us) WHERE id = $1 AND period_us > 0
+`
+
+// After a pause the burst is not at once available: the first request leaves now, the burst builds up from there.
+func (q *Queries) LaneRamp(ctx context.Context, db DBTX, id int64) error {
+	_, err := db.Exec(ctx, LaneRamp, id)
+	return err
 }
 
 const LaneRecount = `-- name: LaneRecount :many

@@ -20,6 +20,18 @@ func (q *Queries) ProcessBeat(ctx context.Context, db DBTX, iD string, roles []s
 	return err
 }
 
+const ProcessCountDead = `-- name: ProcessCountDead :one
+SELECT count(*)::int FROM process WHERE stopped_at IS NULL AND beat_at <= now() - interval '15 seconds'
+`
+
+// Processes that stopped beating without saying goodbye, in the last hour.
+func (q *Queries) ProcessCountDead(ctx context.Context, db DBTX) (int32, error) {
+	row := db.QueryRow(ctx, ProcessCountDead)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const ProcessDeleteBefore = `-- name: ProcessDeleteBefore :exec
 DELETE FROM process WHERE beat_at < now() - interval '1 hour'
 `

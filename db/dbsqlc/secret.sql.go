@@ -7,7 +7,52 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
+
+const SecretDeleteByDestination = `-- name: SecretDeleteByDestination :exec
+DELETE FROM secret WHERE destination_id = $1
+`
+
+func (q *Queries) SecretDeleteByDestination(ctx context.Context, db DBTX, destinationID int64) error {
+	_, err := db.Exec(ctx, SecretDeleteByDestination, destinationID)
+	return err
+}
+
+const SecretExpireByDestination = `-- name: SecretExpireByDestination :exec
+UPDATE secret SET expires_at = $1::timestamptz
+WHERE destination_id = $2 AND (expires_at IS NULL OR expires_at > $1::timestamptz)
+`
+
+// A rotation: the older ones still sign until then, and none for longer than it would have anyway.
+func (q *Queries) SecretExpireByDestination(ctx context.Context, db DBTX, expiresAt time.Time, destinationID int64) error {
+	_, err := db.Exec(ctx, SecretExpireByDestination, expiresAt, destinationID)
+	return err
+}
+
+const SecretInsert = `-- name: SecretInsert :exec
+INSERT INTO secret (id, destination_id, scheme, sealed, hint) VALUES ($1, $2, $3, $4, $5)
+`
+
+type SecretInsertParams struct {
+	ID            int64
+	DestinationID int64
+	Scheme        string
+	Sealed        []byte
+	Hint          string
+}
+
+// The id is drawn first (SecretNextID), because the sealed value is bound to it.
+func (q *Queries) SecretInsert(ctx context.Context, db DBTX, arg SecretInsertParams) error {
+	_, err := db.Exec(ctx, SecretInsert,
+		arg.ID,
+		arg.DestinationID,
+		arg.Scheme,
+		arg.Sealed,
+		arg.Hint,
+	)
+	return err
+}
 
 const SecretListByDestination = `-- name: SecretListByDestination :many
 SELECT id, destination_id, scheme, sealed, hint, created_at, expires_at FROM secret WHERE destination_id = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id DESC LIMIT 10
@@ -40,4 +85,57 @@ func (q *Queries) SecretListByDestination(ctx context.Context, db DBTX, destinat
 		return nil, err
 	}
 	return items, nil
+}
+
+const SecretListHint = `-- name: SecretListHint :many
+SELECT id, destination_id, scheme, hint, created_at, expires_at FROM secret
+WHERE destination_id = ANY($1::bigint[]) AND (expires_at IS NULL OR expires_at > now()) ORDER BY destination_id, id DESC LIMIT $2
+`
+
+type SecretListHintRow struct {
+	ID            int64
+	DestinationID int64
+	Scheme        string
+	Hint          string
+	CreatedAt     time.Time
+	ExpiresAt     *time.Time
+}
+
+// What may be shown of those that sign now: never the value.
+func (q *Queries) SecretListHint(ctx context.Context, db DBTX, destinationIds []int64, max int32) ([]SecretListHintRow, error) {
+	rows, err := db.Query(ctx, SecretListHint, destinationIds, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SecretListHintRow{}
+	for rows.Next() {
+		var i SecretListHintRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.DestinationID,
+			&i.Scheme,
+			&i.Hint,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const SecretNextID = `-- name: SecretNextID :one
+SELECT nextval(pg_get_serial_sequence('secret', 'id'))::bigint AS id
+`
+
+func (q *Queries) SecretNextID(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, SecretNextID)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }

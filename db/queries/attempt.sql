@@ -10,7 +10,7 @@ ask AS MATERIALIZED (
     SELECT unnest(@delivery_ids::bigint[]) AS delivery_id, unnest(@job_ids::bigint[]) AS job_id, generate_subscripts(@delivery_ids::bigint[], 1) AS ord
 ),
 r AS MATERIALIZED (
-    SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at,
+    SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state,
         d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms,
         lane.limited, lane.period_us, lane.tau_us, lane.tat_us, lane.held_us, lane.in_flight, lane.max_in_flight,
         open_attempt.lease_until,
@@ -72,7 +72,7 @@ taken AS (
 )
 SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text AS verdict, r.now_us::bigint AS now_us,
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
-    coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.in_window, false)::bool AS in_window,
+    coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
@@ -90,7 +90,7 @@ SELECT * FROM attempt WHERE delivery_id = @delivery_id ORDER BY no DESC LIMIT @m
 
 -- name: AttemptListExpired :many
 -- Attempts whose lease has ended: their process died, or lost the database for longer than a request can take.
-SELECT a.delivery_id, a.no, d.job_id, d.failures, d.destination_id, d.lane_id,
+SELECT a.delivery_id, a.no, d.job_id, d.try, d.failures, d.destination_id, d.lane_id,
     (dest.state = 'deleted')::bool AS destination_deleted, cardinality(dest.retry_schedule_ms)::int AS retries
 FROM attempt a
 JOIN delivery d ON d.id = a.delivery_id
@@ -100,7 +100,7 @@ ORDER BY a.lease_until LIMIT @max;
 
 -- name: AttemptSettle :many
 -- Closes attempts and moves their deliveries on, and moves deliveries on that made no attempt (no = 0: parked, expired, cancelled).
--- The close is the fence: an attempt that somebody else has closed changes nothing further, and its delivery is not returned. A
+-- The close is the fence: an attempt that somebody else has closed changes nothing further, and its job is not returned. A
 -- delivery that was cancelled meanwhile keeps that state; its attempt is still closed and its place in flight freed. With a successor
 -- the delivery is parked behind the gate with that (pending) job. Runs after LaneLockByDelivery in the same transaction.
 WITH t AS MATERIALIZED (SELECT clock_timestamp() AS at),
@@ -165,4 +165,4 @@ accounted AS (
     WHERE lane.id = c.lane_id AND (lane.limited OR c.parked <> 0 OR c.hold_us > 0)
     RETURNING lane.id
 )
-SELECT f.delivery_id::bigint AS delivery_id FROM f;
+SELECT f.job_id::bigint AS job_id FROM f;

@@ -7,7 +7,7 @@ SELECT * FROM event WHERE event_id = @event_id;
 INSERT INTO event (event_id, tenant, type, subject, version, payload, occurred_at, expires_at, priority, only_destination_id)
 SELECT unnest(@event_ids::text[]), unnest(@tenants::text[]), unnest(@types::text[]), unnest(@subjects::text[]),
     nullif(unnest(@versions::bigint[]), -1), unnest(@payloads::bytea[]), unnest(@occurred_at::timestamptz[]),
-    nullif(unnest(@expires_at::timestamptz[]), 'infinity'), unnest(@priorities::smallint[]), nullif(unnest(@only_destination_ids::bigint[]), 0)
+    nullif(unnest(@expires_at::timestamptz[]), '9999-12-31 00:00:00+00'), unnest(@priorities::smallint[]), nullif(unnest(@only_destination_ids::bigint[]), 0)
 ON CONFLICT DO NOTHING
 RETURNING id, event_id;
 

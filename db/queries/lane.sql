@@ -15,6 +15,9 @@ INSERT INTO lane (name, rate, burst, max_in_flight) VALUES (@name, sqlc.narg('ra
 -- name: LaneList :many
 SELECT * FROM lane WHERE id > @after ORDER BY id LIMIT @max;
 
+-- name: LaneListID :many
+SELECT id FROM lane WHERE id > @after ORDER BY id LIMIT @max;
+
 -- name: LaneListIDPromotable :many
 -- Lanes that have something behind the gate and are not held: what the sweep looks at.
 SELECT id FROM lane
@@ -48,6 +51,10 @@ FROM truth
 WHERE lane.id = truth.id
     AND (lane.parked <> truth.parked OR lane.in_flight <> CASE WHEN lane.limited THEN truth.in_flight ELSE 0 END)
 RETURNING lane.id;
+
+-- name: LaneRamp :exec
+-- After a pause the burst is not at once available: the first request leaves now, the burst builds up from there.
+UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint + tau_us) WHERE id = @id AND period_us > 0;
 
 -- name: LaneReslot :one
 -- A new send time for one request that is late for its old one; its place in flight is kept. The row lock makes clock_timestamp() the

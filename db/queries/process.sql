@@ -2,6 +2,10 @@
 INSERT INTO process (id, roles) VALUES (@id, @roles::text[])
 ON CONFLICT (id) DO UPDATE SET beat_at = now(), stopped_at = NULL;
 
+-- name: ProcessCountDead :one
+-- Processes that stopped beating without saying goodbye, in the last hour.
+SELECT count(*)::int FROM process WHERE stopped_at IS NULL AND beat_at <= now() - interval '15 seconds';
+
 -- name: ProcessDeleteBefore :exec
 DELETE FROM process WHERE beat_at < now() - interval '1 hour';
 

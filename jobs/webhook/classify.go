@@ -60,8 +60,8 @@ func classifyConnect(err error, x *exchange) (class, reason string) {
 		return ClassUnreachable, "there is no route to the host's address"
 	case x.handshaking.Load():
 		return ClassTLS, tlsCause(err)
-	case isReset(err):
-		return ClassConnectionReset, "the connection was closed while it was being set up"
+	case errors.Is(err, syscall.ECONNRESET):
+		return ClassConnectionReset, "the connection was reset while it was being set up"
 	default:
 		return ClassUnreachable, "the connection could not be set up"
 	}
@@ -74,7 +74,7 @@ func tlsCause(err error) string {
 		authority x509.UnknownAuthorityError
 		hostname  x509.HostnameError
 		record    tls.RecordHeaderError
-		alert     tls.AlertError
+		op        *net.OpError
 	)
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
@@ -87,8 +87,8 @@ func tlsCause(err error) string {
 		return "TLS: the receiver's certificate is not valid for a server"
 	case errors.As(err, &record):
 		return "TLS: the receiver does not speak TLS on this port"
-	case errors.As(err, &alert):
-		return "TLS: the receiver refused the handshake (" + alert.Error() + ")" // a fixed text per alert number
+	case errors.As(err, &op) && op.Op == "remote error": // how crypto/tls wraps an alert; its text is one per number
+		return "TLS: the receiver refused the handshake (" + op.Err.Error() + ")"
 	case isReset(err):
 		return "TLS: the receiver closed the connection during the handshake"
 	default:
@@ -100,9 +100,12 @@ func tlsCause(err error) string {
 // so some are known only by their text; the tests pin each of them against the Go version in use.
 func classifyExchange(err error) (class, reason string) {
 	text := err.Error()
+	var op *net.OpError
 	switch {
 	case isTimeout(err):
 		return ClassTimeout, "timeout: no response within the time allowed"
+	case errors.As(err, &op) && op.Op == "remote error": // under TLS 1.3 a receiver that misses a client certificate says so late
+		return ClassTLS, tlsCause(err)
 	case strings.Contains(text, "response headers exceeded"), strings.Contains(text, "header list larger than"):
 		return ClassHeaderTooLarge, "the response's headers are larger than allowed"
 	case isReset(err):

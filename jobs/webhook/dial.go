@@ -84,15 +84,16 @@ func newConn(c net.Conn) *conn {
 // begin prepares a used connection for its next request and returns how many bytes had been written before it. It
 // returns early when the connection breaks or ctx ends; the transport then finds out by itself.
 func (c *conn) begin(ctx context.Context) int64 {
-	stop := context.AfterFunc(ctx, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.changed.Broadcast()
-	})
-	defer stop()
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.parked && !c.broken { // rare: the reader is on its way back
+		stop := context.AfterFunc(ctx, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.changed.Broadcast()
+		})
+		defer stop()
+	}
 	for !c.parked && !c.broken && ctx.Err() == nil {
 		c.changed.Wait()
 	}

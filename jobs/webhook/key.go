@@ -157,7 +157,8 @@ func (k Key) PublicKey() string {
 	return prefixPublic + base64.StdEncoding.EncodeToString(k.public)
 }
 
-// String, GoString and LogValue keep the secret out of everything that prints a Key.
-func (k Key) String() string       { return "webhook.Key(" + k.scheme + ", redacted)" }
-func (k Key) GoString() string     { return k.String() }
-func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+// String, Format and LogValue keep the secret out of everything that prints a Key. Format is needed beside String
+// because verbs such as %d do not ask for it.
+func (k Key) String() string             { return "webhook.Key(" + k.scheme + ", redacted)" }
+func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(k.String())) }
+func (k Key) LogValue() slog.Value       { return slog.StringValue(k.String()) }

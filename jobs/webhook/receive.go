@@ -32,10 +32,11 @@ func (s *Sender) readBody(response *http.Response, headers map[string]string) (e
 	}
 
 	secrets := secretsIn(headers)
-	keep := s.maxResponse
+	longest := 0
 	for _, secret := range secrets {
-		keep = max(keep, s.maxResponse+len(secret)) // so that none is cut in two before it is recognised
+		longest = max(longest, len(secret))
 	}
+	keep := s.maxResponse + longest
 
 	var buffer bytes.Buffer
 	n, err := io.Copy(&buffer, io.LimitReader(response.Body, int64(keep)+1))
@@ -49,6 +50,9 @@ func (s *Sender) readBody(response *http.Response, headers map[string]string) (e
 	excerpt = buffer.Bytes()
 	for _, secret := range secrets {
 		excerpt = bytes.ReplaceAll(excerpt, []byte(secret), []byte("[redacted]"))
+	}
+	if n > int64(keep) {
+		excerpt = excerpt[:len(excerpt)-min(longest, len(excerpt))] // where the buffer ends, half a secret may stand
 	}
 	truncated = err != nil || n > int64(keep) || len(excerpt) > s.maxResponse
 	if len(excerpt) > s.maxResponse {

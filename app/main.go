@@ -1,0 +1,20 @@
+// Weir finds shipment updates, or any business event, owes each to every subscribed destination, and sends each at the pace that its
+// receiver allows, until it is delivered, expired, or dead-lettered where somebody will look at it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "weir:", err)
+		os.Exit(1) //nolint:gocritic // the process ends, and with it what stop would undo
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"weir/web"
+)
+
+func newTokenCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "token", Short: "Manage tokens of the API"}
+	var name string
+	var scopes []string
+	create := &cobra.Command{
+		Use:   "create --name NAME --scope SCOPE",
+		Short: "Make a token; it is the last word of the output and is shown only now",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, store, log, err := openCommand(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.close(log)
+			token, err := web.CreateToken(cmd.Context(), store.pool, name, scopes)
+			if err != nil {
+				return err
+			}
+			say(cmd.OutOrStdout(), "Send it as \"Authorization: Bearer TOKEN\". It is not shown again: %s", token)
+			return nil
+		},
+	}
+	create.Flags().StringVar(&name, "name", "", "what it is for")
+	create.Flags().StringSliceVar(&scopes, "scope", nil, "publish (hand in events), read, or admin (all)")
+	for _, required := range []string{"name", "scope"} {
+		if err := create.MarkFlagRequired(required); err != nil {
+			panic(err) // a flag named above does not exist
+		}
+	}
+	cmd.AddCommand(create)
+	return cmd
+}

@@ -1,0 +1,22 @@
+-- name: OperatorExists :one
+SELECT EXISTS (SELECT 1 FROM operator)::bool;
+
+-- name: OperatorGetByID :one
+SELECT id, name FROM operator WHERE id = @id;
+
+-- name: OperatorInsert :one
+INSERT INTO operator (name, password_hash, last_login_at) VALUES (@name, @password_hash, now()) RETURNING id;
+
+-- name: OperatorSignedIn :exec
+UPDATE operator SET failures = 0, locked_until = NULL, last_login_at = now() WHERE id = @id;
+
+-- name: OperatorTry :one
+-- A try counts as wrong before the password is looked at, and a right one clears the count: so parallel tries cannot get more than ten
+-- between them. From the tenth wrong one in a row on, the account is locked for a minute, doubling up to fifteen. No row: there is no
+-- such operator, or the account is locked.
+UPDATE operator SET
+    failures = failures + 1,
+    locked_until = CASE WHEN failures + 1 >= 10
+        THEN now() + least(interval '15 minutes', interval '1 minute' * power(2, least(failures + 1 - 10, 10))) END
+WHERE name = @name AND (locked_until IS NULL OR locked_until <= now())
+RETURNING id, password_hash;

@@ -1,0 +1,139 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"weir/db/dbsqlc"
+)
+
+// PauseDestination stops promoting what a destination is owed: it keeps being owed, and waits. What is in flight ends by itself. reason is
+// shown beside the state. A destination that is not active is a *ConflictError.
+func (e *Engine) PauseDestination(ctx context.Context, id int64, reason string) error {
+	if err := checkText("reason", reason, 500); err != nil {
+		return err
+	}
+	_, err := e.queries.DestinationPause(ctx, e.pool, reason, id)
+	return explainState(err, id, "pause", "only an active destination can be paused")
+}
+
+// ResumeDestination lets a paused or disabled destination's work through again, at its lane's rate and without the burst.
+func (e *Engine) ResumeDestination(ctx context.Context, id int64) error {
+	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+		lane, err := e.queries.DestinationResume(ctx, tx, id)
+		if err != nil {
+			return explainState(err, id, "resume", "only a paused or disabled destination can be resumed")
+		}
+		if err := e.queries.LaneLock(ctx, tx, []int64{lane}); err != nil {
+			return fmt.Errorf("lock lane: %w", err)
+		}
+		if err := e.queries.LaneRamp(ctx, tx, lane); err != nil {
+			return fmt.Errorf("ramp lane: %w", err)
+		}
+		return promoteLanes(ctx, tx, []int64{lane})
+	})
+}
+
+// DeleteDestination ends a destination for good: nothing is sent to it after this returns but what was in flight. What it was still owed
+// is cancelled with the reason; its history stays, its secrets and headers do not.
+func (e *Engine) DeleteDestination(ctx context.Context, id int64, reason string) error {
+	if err := checkText("reason", reason, 500); err != nil {
+		return err
+	}
+	var lane int64
+	err := pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) (err error) {
+		if lane, err = e.queries.DestinationDelete(ctx, tx, reason, id); err != nil {
+			return explainState(err, id, "delete", "it is deleted already")
+		}
+		if err := e.queries.SecretDeleteByDestination(ctx, tx, id); err != nil {
+			return fmt.Errorf("delete secrets: %w", err)
+		}
+		return e.queries.HeaderDeleteByDestination(ctx, tx, id)
+	})
+	if err != nil {
+		return err
+	}
+	// The state alone stops every send (admission reads it), so the ledger may follow page by page, and be finished by a second call.
+	return e.cancelOwed(ctx, id, lane)
+}
+
+func (e *Engine) cancelOwed(ctx context.Context, id, lane int64) error {
+	after := int64(0)
+	for {
+		var rows []dbsqlc.DeliveryCancelByDestinationRow
+		err := pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) (err error) {
+			if err := e.queries.LaneLock(ctx, tx, []int64{lane}); err != nil {
+				return fmt.Errorf("lock lane: %w", err)
+			}
+			rows, err = e.queries.DeliveryCancelByDestination(ctx, tx, dbsqlc.DeliveryCancelByDestinationParams{
+				DestinationID: id, After: after, Max: 1000, Reason: "its destination was deleted",
+			})
+			if err != nil || len(rows) == 0 {
+				return err
+			}
+			return e.releaseCancelled(ctx, tx, lane, rows)
+		})
+		if err != nil {
+			return fmt.Errorf("cancel deliveries: %w", err)
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		for _, row := range rows {
+			after = max(after, row.ID)
+		}
+	}
+}
+
+func (e *Engine) releaseCancelled(ctx context.Context, tx pgx.Tx, lane int64, rows []dbsqlc.DeliveryCancelByDestinationRow) error {
+	open, parked := map[int64]int32{}, map[int64]int32{}
+	var jobs []int64
+	for _, row := range rows {
+		jobs = append(jobs, jobOf(row.JobID))
+		if row.Parked {
+			parked[lane]--
+		}
+		if row.InWindow {
+			open[lane]--
+		}
+	}
+	if err := addToLanes(ctx, tx, e.queries, open, parked); err != nil {
+		return err
+	}
+	return e.queries.RiverJobCancelWaiting(ctx, tx, jobs)
+}
+
+// SendTest publishes a weir.test event for this destination alone, whatever it subscribes to. It takes the way of every event, limits
+// included, so what is seen is what production does. A destination that is not active is a *ConflictError.
+func (e *Engine) SendTest(ctx context.Context, destinationID int64) (Receipt, error) {
+	row, err := e.queries.DestinationLockForTest(ctx, e.pool, destinationID)
+	if errors.Is(err, pgx.ErrNoRows) || row.State == "deleted" {
+		return Receipt{}, &NotFoundError{"destination", fmt.Sprintf("dst_%d", destinationID)}
+	}
+	if err != nil {
+		return Receipt{}, fmt.Errorf("load destination: %w", err)
+	}
+	if row.State != "active" {
+		return Receipt{}, &ConflictError{"destination", "it is " + row.State + ": resume it before sending a test event"}
+	}
+	now := time.Now().UTC()
+	return e.Publish(ctx, Event{
+		Type: "weir.test", Subject: "test", OccurredAt: now, ExpiresAt: now.Add(time.Hour), Priority: 1, onlyDestination: destinationID,
+		Payload: fmt.Appendf(nil, `{"test":true,"sent_at":%q}`, now.Format(time.RFC3339)),
+	})
+}
+
+// explainState turns "no row" of a guarded update into what the caller did wrong.
+func explainState(err error, id int64, action, rule string) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &ConflictError{action + " destination", fmt.Sprintf("dst_%d does not exist or is not in a state for it: %s", id, rule)}
+	}
+	if err != nil {
+		return fmt.Errorf("%s destination: %w", action, err)
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"weir/db/dbsqlc"
+)
+
+// The pacing constants; each was chosen by measurement (see the lane table's comment for the margin that goes with lateGuard).
+const (
+	maxWait    = 2 * time.Second        // the longest wait for a slot inside a worker; beyond it a delivery is parked
+	lead       = 30 * time.Millisecond  // slots this near are granted now and sent at their time: the commit leaves the path
+	lateGuard  = 8 * time.Millisecond   // a sender later than this for its slot takes a new one
+	capWait    = 250 * time.Millisecond // the longest wait for a place in flight without asking again
+	crowdWait  = 250 * time.Millisecond // the longest wait once half the workers wait
+	reslotting = 3                      // how often a late sender asks for a new slot before it gives the grant back
+)
+
+const verdictGranted = "granted"
+
+// admission is the answer to one job that wants to send.
+type admission struct {
+	dbsqlc.AttemptAdmitRow
+	late bool // granted, but the process missed its slot and the next is too far: make no request
+}
+
+// until is how long it is from the admission's database time to t, never negative.
+func (a admission) until(t time.Time) time.Duration {
+	return max(0, time.Duration(t.UnixMicro()-a.NowUs)*time.Microsecond)
+}
+
+type admitAsk struct{ deliveryID, jobID int64 }
+
+// limiter holds every lane's rate and in-flight cap, over all processes, by asking the database for each request (in batches), and
+// makes the request leave at its slot.
+type limiter struct {
+	pool    *pgxpool.Pool
+	queries *dbsqlc.Queries
+	process string
+	clock   *clock
+	asks    *batcher[admitAsk, dbsqlc.AttemptAdmitRow]
+	places  *places
+
+	waiting  atomic.Int64
+	crowd    int64 // more than this many waiting workers are a crowd
+	mu       sync.Mutex
+	nextAsks map[int64]int64 // by lane: database time at which its next waiter asks
+}
+
+func newLimiter(pool *pgxpool.Pool, queries *dbsqlc.Queries, process string, workers int) *limiter {
+	l := &limiter{
+		pool: pool, queries: queries, process: process, clock: newClock(), places: newPlaces(),
+		crowd: int64(workers / 2), nextAsks: map[int64]int64{},
+	}
+	l.asks = newBatcher(1, l.flush)
+	return l
+}
+
+// flush asks for a batch of jobs: one round trip, one commit. The first statement locks the lanes, so the second sees them as they are.
+func (l *limiter) flush(ctx context.Context, asks []admitAsk) ([]dbsqlc.AttemptAdmitRow, error) {
+	deliveries, jobs := make([]int64, len(asks)), make([]int64, len(asks))
+	for i, ask := range asks {
+		deliveries[i], jobs[i] = ask.deliveryID, ask.jobID
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(dbsqlc.LaneLockByDelivery, deliveries, []int64{})
+	batch.Queue(dbsqlc.AttemptAdmit, deliveries, jobs, lead.Microseconds(), l.process)
+	results := l.pool.SendBatch(ctx, batch)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, fmt.Errorf("lock lanes: %w", err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, fmt.Errorf("admit: %w", err)
+	}
+	admitted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.AttemptAdmitRow])
+	if err != nil {
+		return nil, fmt.Errorf("admit: %w", err)
+	}
+	// The grants count once the implicit transaction is committed, which closing the batch waits for.
+	if err := results.Close(); err != nil {
+		return nil, fmt.Errorf("commit admission: %w", err)
+	}
+	if len(admitted) != len(asks) {
+		return nil, fmt.Errorf("admit: %d answers to %d asks", len(admitted), len(asks))
+	}
+	l.clock.observe(admitted[0].NowUs)
+	return admitted, nil
+}
+
+// admit asks until the delivery is granted or has to leave: settled, paused, or its turn is further away than a worker may wait. What is
+// granted returns at its slot.
+func (l *limiter) admit(ctx context.Context, jobID, deliveryID int64) (admission, error) {
+	deadline := time.Now().Add(maxWait)
+	for {
+		row, err := l.asks.do(admitAsk{deliveryID, jobID})
+		if err != nil {
+			return admission{}, err
+		}
+		a := admission{AttemptAdmitRow: row}
+		switch a.Verdict {
+		case verdictGranted:
+			a.late = !l.awaitSlot(ctx, a)
+			return a, nil
+		case "rate", "cap":
+			if !a.InWindow || !l.await(ctx, a, deadline) {
+				return a, nil
+			}
+		default:
+			return a, nil
+		}
+	}
+}
+
+// await waits for the lane's next token or place, and says whether it is worth asking again.
+func (l *limiter) await(ctx context.Context, a admission, deadline time.Time) bool {
+	limit := time.Until(deadline)
+	if l.waiting.Add(1) > l.crowd {
+		limit = min(limit, crowdWait)
+	}
+	defer l.waiting.Add(-1)
+	if a.Verdict == "cap" {
+		if limit <= 0 {
+			return false
+		}
+		return l.places.await(ctx, a.LaneID, min(limit, capWait))
+	}
+	wait := l.untilAsk(a)
+	if wait > limit {
+		return false
+	}
+	return sleep(ctx, wait)
+}
+
+// untilAsk spaces a lane's waiters one period apart. A batch's rank knows nothing of those who wait already: without this each waiter
+// believes that it is next, and all ask again for the same token.
+func (l *limiter) untilAsk(a admission) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.now()
+	at := max(a.SlotUs-lead.Microseconds(), l.nextAsks[a.LaneID])
+	if at-now > maxWait.Microseconds() {
+		return maxWait + 1
+	}
+	l.nextAsks[a.LaneID] = at + a.PeriodUs
+	return time.Duration(at-now) * time.Microsecond
+}
+
+// awaitSlot waits for the moment that was granted. A sender that comes late (a garbage collection, a busy host) would arrive together with
+// the next one, so it takes a new slot; where that is too far away it reports false, and no request may be made.
+func (l *limiter) awaitSlot(ctx context.Context, a admission) bool {
+	if a.PeriodUs == 0 {
+		return true
+	}
+	slot := a.SlotUs
+	for range reslotting {
+		if !sleep(ctx, time.Duration(slot-l.clock.now())*time.Microsecond) {
+			return false
+		}
+		if l.clock.now()-slot <= lateGuard.Microseconds() {
+			return true
+		}
+		next, err := l.queries.LaneReslot(ctx, l.pool, a.LaneID)
+		if err != nil || time.Duration(next-l.clock.now())*time.Microsecond > maxWait {
+			return false
+		}
+		slot = next
+	}
+	return false
+}
+
+// sleep waits and says whether it was left to: false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// places wakes those who wait for a place in flight when one of their lane comes free in this process. A place freed by another process
+// is noticed by asking again.
+type places struct {
+	mu    sync.Mutex
+	lanes map[int64][]chan struct{}
+}
+
+func newPlaces() *places { return &places{lanes: map[int64][]chan struct{}{}} }
+
+// await reports whether to ask again: yes when a place came free or the wait is over, no when ctx ended.
+func (p *places) await(ctx context.Context, lane int64, limit time.Duration) bool {
+	free := make(chan struct{})
+	p.mu.Lock()
+	p.lanes[lane] = append(p.lanes[lane], free)
+	p.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-free:
+		return true
+	case <-timer.C:
+		p.leave(lane, free)
+		return true
+	case <-ctx.Done():
+		p.leave(lane, free)
+		return false
+	}
+}
+
+func (p *places) leave(lane int64, free chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiters := p.lanes[lane]
+	for i, w := range waiters {
+		if w == free {
+			p.lanes[lane] = append(waiters[:i], waiters[i+1:]...)
+			break
+		}
+	}
+	if len(p.lanes[lane]) == 0 {
+		delete(p.lanes, lane)
+	}
+}
+
+// freed wakes the longest waiters of a lane, one per place.
+func (p *places) freed(lane int64, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiters := p.lanes[lane]
+	n = min(n, len(waiters))
+	for _, w := range waiters[:n] {
+		close(w)
+	}
+	if p.lanes[lane] = waiters[n:]; len(p.lanes[lane]) == 0 {
+		delete(p.lanes, lane)
+	}
+}

@@ -1,0 +1,306 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"weir/db/dbsqlc"
+	"weir/jobs/webhook"
+)
+
+// sweepLock is the advisory lock of the one process that sweeps: two would settle the same lease at once, and one of the successors would
+// never be promoted.
+const sweepLock = 0x73776565
+
+// sweepPage bounds what one tick does of each kind; what is left is the next tick's.
+const sweepPage = 500
+
+// beatEvery is how often a process says that it lives; three misses and a half (15 s, see the queries) make it dead.
+const beatEvery = 4 * time.Second
+
+// sweeper is the net under the hot path: it opens the gate where nothing settles, closes what a dead process left open, expires what
+// waits too long, and keeps the planner's statistics fresh. Every working process runs one; a lock lets one of them act.
+type sweeper struct {
+	pool    *pgxpool.Pool
+	queries *dbsqlc.Queries
+	ledger  *ledger
+	log     *slog.Logger
+
+	stranded int64 // where the slow scan for stranded deliveries goes on
+	recount  int64 // and the recount of lanes
+	tick     int64
+}
+
+// run sweeps every second until ctx ends.
+func (s *sweeper) run(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "sweep", "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *sweeper) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection to sweep: %w", err)
+	}
+	defer conn.Release()
+	var mine bool
+	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", sweepLock).Scan(&mine); err != nil || !mine {
+		return err
+	}
+	defer func() {
+		// A connection that cannot unlock must not go back into the pool with the lock on it.
+		if _, err := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", sweepLock); err != nil {
+			_ = conn.Conn().Close(context.WithoutCancel(ctx))
+		}
+	}()
+	s.tick++
+	for _, step := range []struct {
+		name  string
+		every int64
+		run   func(context.Context) error
+	}{
+		{"close expired leases", 1, s.closeExpiredLeases},
+		{"expire parked deliveries", 1, s.expireParked},
+		{"promote", 1, s.promote},
+		{"analyze", 5, s.analyze},
+		{"take over from dead processes", 5, s.takeOver},
+		{"find stranded deliveries", 30, s.findStranded},
+		{"recount lanes", 30, s.recountLanes},
+		{"prune", 600, s.prune},
+	} {
+		if s.tick%step.every != 0 {
+			continue
+		}
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// closeExpiredLeases ends attempts whose process died, or lost the database for longer than a request takes. Their outcome is unknown:
+// the receiver may have the event, so it goes out again under the same id, at once, charged to the budget so that a delivery which kills
+// its process ends somewhere.
+func (s *sweeper) closeExpiredLeases(ctx context.Context) error {
+	rows, err := s.queries.AttemptListExpired(ctx, s.pool, sweepPage)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	items := make([]settlement, len(rows))
+	for i, row := range rows {
+		outcome := webhook.Outcome{
+			Verdict: webhook.Retry, ErrorClass: ClassInterrupted, Unknown: true,
+			Reason: "interrupted: the process that made the request ended before the answer was recorded; outcome unknown",
+		}
+		decision := decide(outcome, row.No, row.Failures, Schedule{Waits: make([]time.Duration, row.Retries)})
+		if row.DestinationDeleted && decision.state == StateRetrying {
+			decision.state, decision.reason = StateCancelled, "its destination was deleted"
+		}
+		items[i] = settlement{
+			deliveryID: row.DeliveryID, jobID: jobOf(row.JobID), laneID: row.LaneID, destinationID: row.DestinationID, limited: false,
+			no: row.No, try: row.Try, outcome: outcome, decision: decision, successor: decision.state == StateRetrying,
+		}
+	}
+	s.log.InfoContext(ctx, "attempts interrupted", "count", len(items))
+	return s.settle(ctx, items)
+}
+
+// takeOver gives a successor to deliveries whose job is still running in a process that no longer beats, and which had not begun a
+// request: River's own rescue takes minutes.
+func (s *sweeper) takeOver(ctx context.Context) error {
+	dead, err := s.queries.ProcessCountDead(ctx, s.pool)
+	if err != nil || dead == 0 {
+		return err
+	}
+	rows, err := s.queries.DeliveryListOrphan(ctx, s.pool, sweepPage)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	items := make([]settlement, len(rows))
+	for i, row := range rows {
+		items[i] = successorOf(row.ID, jobOf(row.JobID), row.LaneID, row.Try, row.State)
+	}
+	s.log.InfoContext(ctx, "deliveries taken over from a dead process", "count", len(items))
+	return s.settle(ctx, items)
+}
+
+// findStranded mends deliveries that nothing would ever move: their job was deleted, cancelled or completed behind the ledger's back.
+func (s *sweeper) findStranded(ctx context.Context) error {
+	rows, err := s.queries.DeliveryListStranded(ctx, s.pool, s.stranded, sweepPage)
+	if err != nil {
+		return err
+	}
+	if len(rows) < sweepPage {
+		s.stranded = 0
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	items := make([]settlement, len(rows))
+	for i, row := range rows {
+		items[i] = successorOf(row.ID, jobOf(row.JobID), row.LaneID, row.Try, row.State)
+	}
+	if len(rows) == sweepPage {
+		s.stranded = rows[len(rows)-1].ID
+	}
+	s.log.WarnContext(ctx, "deliveries without a live job given a new one", "count", len(items))
+	return s.settle(ctx, items)
+}
+
+func successorOf(id, job, lane int64, try int32, state string) settlement {
+	return settlement{deliveryID: id, jobID: job, laneID: lane, try: try, decision: decision{state: state}, successor: true}
+}
+
+func jobOf(id *int64) int64 {
+	if id == nil {
+		return 0
+	}
+	return *id
+}
+
+// settle runs outside the batcher: it is rare, and its page is a batch. Unlimited here means "lock the lane because work is parked in it".
+func (s *sweeper) settle(ctx context.Context, items []settlement) error {
+	_, err := s.ledger.settle(ctx, items)
+	return err
+}
+
+func (s *sweeper) expireParked(ctx context.Context) error {
+	lanes, err := s.queries.DeliveryListLaneIDExpired(ctx, s.pool, sweepPage)
+	if err != nil || len(lanes) == 0 {
+		return err
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := s.queries.LaneLock(ctx, tx, lanes); err != nil {
+			return fmt.Errorf("lock lanes: %w", err)
+		}
+		rows, err := s.queries.DeliveryExpireParked(ctx, tx, lanes, sweepPage)
+		if err != nil {
+			return fmt.Errorf("expire: %w", err)
+		}
+		freed := map[int64]int32{}
+		var jobs []int64
+		for _, row := range rows {
+			freed[row.LaneID]--
+			jobs = append(jobs, jobOf(row.JobID))
+		}
+		if err := addToLanes(ctx, tx, s.queries, nil, freed); err != nil {
+			return err
+		}
+		return s.queries.RiverJobCancelWaiting(ctx, tx, jobs)
+	})
+}
+
+// addToLanes changes the lanes' counters by these amounts; the caller holds their locks.
+func addToLanes(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, open, parked map[int64]int32) error {
+	add := dbsqlc.LaneAddParams{}
+	for _, counts := range []map[int64]int32{open, parked} {
+		for lane := range counts {
+			add.Ids = append(add.Ids, lane)
+			add.Open = append(add.Open, open[lane])
+			add.Parked = append(add.Parked, parked[lane])
+			delete(open, lane)
+			delete(parked, lane)
+		}
+	}
+	if err := queries.LaneAdd(ctx, tx, add); err != nil {
+		return fmt.Errorf("count in lanes: %w", err)
+	}
+	return nil
+}
+
+// promote opens the gate of every lane that has work behind it: after a hold, a pause, or when the last delivery of a window was parked.
+func (s *sweeper) promote(ctx context.Context) error {
+	lanes, err := s.queries.LaneListIDPromotable(ctx, s.pool, 10000)
+	if err != nil {
+		return err
+	}
+	for start := 0; start < len(lanes); start += 100 {
+		if err := promoteLanes(ctx, s.pool, lanes[start:min(start+100, len(lanes))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// promoteLanes locks and promotes in one round trip.
+func promoteLanes(ctx context.Context, conn batchSender, lanes []int64) error {
+	batch := &pgx.Batch{}
+	batch.Queue(dbsqlc.LaneLock, lanes)
+	batch.Queue(dbsqlc.LanePromote, lanes)
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("promote: %w", err)
+	}
+	return nil
+}
+
+// staleTables are those that grew by half since they were last analyzed. A plan made for an empty table and then cached makes the first
+// burst of a fresh installation collapse (River's fetch: 1.2 s instead of 1 ms), and autovacuum looks only once a minute; ANALYZE
+// throws cached plans away.
+const staleTables = `SELECT relname FROM pg_stat_user_tables
+	WHERE schemaname = current_schema() AND relname IN ('river_job', 'delivery', 'attempt', 'event', 'outbox')
+		AND n_mod_since_analyze > 1000 + n_live_tup / 2`
+
+func (s *sweeper) analyze(ctx context.Context) error {
+	rows, err := s.pool.Query(ctx, staleTables)
+	if err != nil {
+		return err
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		if _, err := s.pool.Exec(ctx, "ANALYZE "+pgx.Identifier{table}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recountLanes compares a page of lanes' counters with the rows they stand for. A difference is a fault of ours: it is mended and said.
+func (s *sweeper) recountLanes(ctx context.Context) error {
+	lanes, err := s.queries.LaneListID(ctx, s.pool, s.recount, 100)
+	if err != nil {
+		return err
+	}
+	if s.recount = 0; len(lanes) == 100 {
+		s.recount = lanes[99]
+	}
+	if len(lanes) == 0 {
+		return nil
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := s.queries.LaneLock(ctx, tx, lanes); err != nil {
+			return err
+		}
+		mended, err := s.queries.LaneRecount(ctx, tx, lanes)
+		if err == nil && len(mended) > 0 {
+			s.log.WarnContext(ctx, "lane counters mended", "lanes", mended)
+		}
+		return err
+	})
+}
+
+func (s *sweeper) prune(ctx context.Context) error {
+	if err := s.queries.DiscoveryRunDeleteBefore(ctx, s.pool, time.Now().Add(-7*24*time.Hour)); err != nil {
+		return err
+	}
+	return s.queries.ProcessDeleteBefore(ctx, s.pool)
+}

@@ -1,0 +1,248 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/db/dbsqlc"
+	"weir/jobs"
+)
+
+// Delivery is one event owed to one destination, as the API and the panel show it.
+type Delivery struct {
+	ID             string     `json:"id" example:"dlv_1000"`
+	EventID        string     `json:"event_id"`
+	DestinationID  string     `json:"destination_id"`
+	State          string     `json:"state" enum:"pending,retrying,delivered,expired,dead_lettered,superseded,cancelled"`
+	Attempts       int        `json:"attempts" doc:"Requests made and answered, or given up."`
+	NextAttemptAt  *time.Time `json:"next_attempt_at" doc:"Not before this; null once it has ended."`
+	LastStatus     *int32     `json:"last_status"`
+	LastErrorClass string     `json:"last_error_class"`
+	Reason         string     `json:"reason"`
+	WaitingFor     string     `json:"waiting_for" doc:"One sentence; empty once it has ended."`
+	CreatedAt      time.Time  `json:"created_at"`
+	SettledAt      *time.Time `json:"settled_at"`
+
+	RowID            int64     `json:"-"`
+	DestinationRowID int64     `json:"-"`
+	DestinationName  string    `json:"-"`
+	DestinationState string    `json:"-"`
+	Type             string    `json:"-"`
+	Subject          string    `json:"-"`
+	Tenant           string    `json:"-"`
+	Bytes            int       `json:"-"`
+	ExpiresAt        time.Time `json:"-"`
+}
+
+// DeliveryDetail is a delivery with every request that was made for it.
+type DeliveryDetail struct {
+	Delivery
+	AttemptLog []Attempt `json:"attempt_log" doc:"Oldest first; the newest 200."`
+}
+
+// Attempt is one request and what came back.
+type Attempt struct {
+	No              int       `json:"no"`
+	StartedAt       time.Time `json:"started_at"`
+	TookMS          *float64  `json:"took_ms" doc:"null while it is under way."`
+	Status          *int32    `json:"status"`
+	Verdict         *string   `json:"verdict" enum:"delivered,retry,hold,reject,gone,blocked"`
+	ErrorClass      string    `json:"error_class"`
+	Reason          string    `json:"reason"`
+	RetryAfter      string    `json:"retry_after" doc:"As the receiver wrote it."`
+	ResponseExcerpt string    `json:"response_excerpt" doc:"The beginning of the body, as text."`
+	Truncated       bool      `json:"truncated"`
+	Replay          bool      `json:"replay"`
+}
+
+const maxAttemptLog = 200
+
+// deliveryFilter is what a list is of. Zero values do not filter.
+type deliveryFilter struct {
+	State         string
+	DestinationID int64
+	EventID       string
+	Subject       string
+	Before        int64 // 0: from the newest
+	Limit         int
+}
+
+// The states of a delivery; those that the index on attention has.
+var (
+	deliveryStates  = []string{"pending", "retrying", "delivered", "expired", "dead_lettered", "superseded", "cancelled"}
+	attentionStates = []string{"retrying", "expired", "dead_lettered", "superseded", "cancelled"}
+)
+
+// listDeliveries is one page, newest first, along whichever index the filter has.
+func (s *Server) listDeliveries(ctx context.Context, f deliveryFilter) (Page[Delivery], error) {
+	if f.State != "" && !slices.Contains(deliveryStates, f.State) {
+		return Page[Delivery]{}, invalid("state", "want pending, retrying, delivered, expired, dead_lettered, superseded or cancelled")
+	}
+	for _, field := range [][2]string{{"event", f.EventID}, {"subject", f.Subject}} {
+		if err := checkText(field[0], field[1]); err != nil {
+			return Page[Delivery]{}, err
+		}
+	}
+	ids, next, err := scanPage(f.Before, f.Limit, f.State != "" || f.DestinationID != 0, func(before int64, stretch, limit int32) (scanned, error) {
+		return s.scanDeliveries(ctx, f, before, stretch, limit)
+	})
+	if err != nil {
+		return Page[Delivery]{}, fmt.Errorf("list deliveries: %w", err)
+	}
+	items, err := s.viewDeliveries(ctx, ids)
+	return Page[Delivery]{Items: items, NextCursor: next}, err
+}
+
+func (s *Server) scanDeliveries(ctx context.Context, f deliveryFilter, before int64, stretch, limit int32) (scanned, error) {
+	state, destination := orNil(f.State), orNil(f.DestinationID)
+	switch {
+	case f.EventID != "":
+		row, err := s.queries.DeliveryPageByEvent(ctx, s.Pool, dbsqlc.DeliveryPageByEventParams{
+			EventID: f.EventID, Subject: orNil(f.Subject), State: state, DestinationID: destination, Before: before, Stretch: stretch, Max: limit,
+		})
+		return scanned(row), err
+	case f.Subject != "":
+		row, err := s.queries.DeliveryPageBySubject(ctx, s.Pool, dbsqlc.DeliveryPageBySubjectParams{
+			Subject: f.Subject, State: state, DestinationID: destination, Before: before, Stretch: stretch, Max: limit,
+		})
+		return scanned(row), err
+	case slices.Contains(attentionStates, f.State):
+		row, err := s.queries.DeliveryPageByAttention(ctx, s.Pool, dbsqlc.DeliveryPageByAttentionParams{
+			Attention: f.State, DestinationID: destination, Before: before, Stretch: stretch, Max: limit,
+		})
+		return scanned(row), err
+	case f.DestinationID != 0:
+		row, err := s.queries.DeliveryPageByDestination(ctx, s.Pool, dbsqlc.DeliveryPageByDestinationParams{
+			DestinationID: f.DestinationID, State: state, Before: before, Stretch: stretch, Max: limit,
+		})
+		return scanned(row), err
+	default:
+		row, err := s.queries.DeliveryPage(ctx, s.Pool, dbsqlc.DeliveryPageParams{State: state, Before: before, Stretch: stretch, Max: limit})
+		return scanned(row), err
+	}
+}
+
+// scanned is one stretch of a table: how much was read, how far down, and what matched.
+type scanned struct {
+	Scanned int32
+	Floor   int64
+	Ids     []int64
+}
+
+const (
+	scanStretch = 50_000
+	scanTime    = 700 * time.Millisecond
+)
+
+// scanPage fills a page from stretches. A page that is not full when the time is up goes on where it stopped: its cursor says so, and the
+// reader decides. So a filter that nothing matches costs a bounded time, whatever the table has grown to, and nothing is left out.
+func scanPage(before int64, limit int, filtered bool, scan func(before int64, stretch, limit int32) (scanned, error)) ([]int64, *string, error) {
+	limit = clampLimit(limit)
+	if before <= 0 {
+		before = firstPage
+	}
+	stretch := int32(limit + 1)
+	if filtered {
+		stretch = scanStretch
+	}
+	ids := []int64{}
+	for start := time.Now(); ; {
+		part, err := scan(before, stretch, int32(limit+1-len(ids)))
+		if err != nil {
+			return nil, nil, err
+		}
+		ids = append(ids, part.Ids...)
+		switch {
+		case len(ids) > limit:
+			ids = ids[:limit]
+			return ids, orNil(formatCursor(ids[limit-1])), nil
+		case part.Scanned < stretch:
+			return ids, nil, nil
+		case time.Since(start) > scanTime:
+			return ids, orNil(formatCursor(part.Floor)), nil
+		}
+		before = part.Floor
+	}
+}
+
+func (s *Server) viewDeliveries(ctx context.Context, ids []int64) ([]Delivery, error) {
+	if len(ids) == 0 {
+		return []Delivery{}, nil
+	}
+	rows, err := s.queries.DeliveryListView(ctx, s.Pool, ids)
+	if err != nil {
+		return nil, fmt.Errorf("load deliveries: %w", err)
+	}
+	w, err := s.workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]Delivery, len(rows))
+	for i, row := range rows {
+		items[i] = deliveryOf(row)
+		items[i].WaitingFor = waitingFor(row, w, -1)
+	}
+	return items, nil
+}
+
+// getDelivery is one delivery with its attempts.
+func (s *Server) getDelivery(ctx context.Context, id int64) (DeliveryDetail, error) {
+	rows, err := s.queries.DeliveryListView(ctx, s.Pool, []int64{id})
+	if err != nil {
+		return DeliveryDetail{}, fmt.Errorf("load delivery: %w", err)
+	}
+	if len(rows) == 0 {
+		return DeliveryDetail{}, &jobs.NotFoundError{What: "delivery", ID: formatID(idDelivery, id)}
+	}
+	row := rows[0]
+	attempts, err := s.queries.AttemptListByDelivery(ctx, s.Pool, id, maxAttemptLog)
+	if err != nil {
+		return DeliveryDetail{}, fmt.Errorf("load attempts: %w", err)
+	}
+	w, err := s.workers(ctx)
+	if err != nil {
+		return DeliveryDetail{}, err
+	}
+	ahead := int32(-1)
+	if row.Parked {
+		ahead, err = s.queries.DeliveryCountAhead(ctx, s.Pool, dbsqlc.DeliveryCountAheadParams{
+			DestinationID: row.DestinationID, DueAt: row.DueAt, ID: row.ID, Max: maxWaiting,
+		})
+		if err != nil {
+			return DeliveryDetail{}, fmt.Errorf("count what waits before: %w", err)
+		}
+	}
+	detail := DeliveryDetail{Delivery: deliveryOf(row), AttemptLog: make([]Attempt, len(attempts))}
+	detail.WaitingFor = waitingFor(row, w, int(ahead))
+	for i, attempt := range attempts {
+		detail.AttemptLog[len(attempts)-1-i] = attemptOf(attempt)
+	}
+	return detail, nil
+}
+
+func deliveryOf(row dbsqlc.DeliveryListViewRow) Delivery {
+	d := Delivery{
+		ID: formatID(idDelivery, row.ID), EventID: row.EventKey, DestinationID: formatID(idDestination, row.DestinationID), State: row.State,
+		Attempts: int(row.Attempts), LastStatus: row.LastStatus, LastErrorClass: row.LastErrorClass, Reason: row.Reason,
+		CreatedAt: row.CreatedAt, SettledAt: row.SettledAt,
+		RowID: row.ID, DestinationRowID: row.DestinationID, DestinationName: row.DestinationName, DestinationState: row.DestinationState,
+		Type: row.Type, Subject: row.Subject, Tenant: row.Tenant, Bytes: int(row.Bytes), ExpiresAt: row.ExpiresAt,
+	}
+	if row.SettledAt == nil {
+		d.NextAttemptAt = &row.DueAt
+	}
+	return d
+}
+
+func attemptOf(row dbsqlc.Attempt) Attempt {
+	a := Attempt{
+		No: int(row.No), StartedAt: row.StartedAt, Status: row.Status, Verdict: row.Verdict, ErrorClass: row.ErrorClass, Reason: row.Reason,
+		RetryAfter: row.RetryAfter, ResponseExcerpt: excerptText(row.Excerpt), Truncated: row.Truncated, Replay: row.ReplayID != nil,
+	}
+	if row.TookUs != nil {
+		a.TookMS = new(float64(*row.TookUs) / 1000)
+	}
+	return a
+}

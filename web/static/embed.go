@@ -1,0 +1,60 @@
+// Package static holds the files that browsers load: one style sheet, one script. Each is served under a name with the hash of its
+// content, so that it may be cached for ever and a new version is seen at once.
+package static
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed app.css live.js icon.svg
+var content embed.FS
+
+type file struct {
+	body []byte
+	kind string
+}
+
+var urls, files = load()
+
+func load() (map[string]string, map[string]file) {
+	urls, files := map[string]string{}, map[string]file{}
+	for name, kind := range map[string]string{
+		"app.css":  "text/css; charset=utf-8",
+		"live.js":  "text/javascript; charset=utf-8",
+		"icon.svg": "image/svg+xml",
+	} {
+		body, err := content.ReadFile(name)
+		if err != nil {
+			panic(err) // the files are compiled in
+		}
+		sum := sha256.Sum256(body)
+		ext := path.Ext(name)
+		hashed := strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		urls[name] = "/static/" + hashed
+		files[hashed] = file{body, kind}
+	}
+	return urls, files
+}
+
+// URL is where a file is, such as /static/app.3f2a….css for "app.css".
+func URL(name string) string { return urls[name] }
+
+// Handler serves the files below /static/.
+func Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, ok := files[strings.TrimPrefix(r.URL.Path, "/static/")]
+		if !ok {
+			w.Header().Set("Cache-Control", "no-store")
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", f.kind)
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		_, _ = w.Write(f.body)
+	})
+}

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"weir/db/dbsqlc"
+	"weir/jobs"
+)
+
+// The scopes of a token. None includes another, but for admin, which includes all.
+const (
+	ScopePublish = "publish" // hand in events
+	ScopeRead    = "read"    // look at everything, change nothing
+	ScopeAdmin   = "admin"
+)
+
+var scopes = []string{ScopePublish, ScopeRead, ScopeAdmin}
+
+const tokenPrefix = "weir_"
+
+// Token is what can be shown of an API token.
+type Token struct {
+	ID         string     `json:"id" example:"tok_1"`
+	Name       string     `json:"name"`
+	Hint       string     `json:"hint" doc:"The last four characters."`
+	Scopes     []string   `json:"scopes"`
+	CreatedAt  time.Time  `json:"created_at"`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"To the minute."`
+}
+
+// CreateToken makes an API token and returns its text, which is kept nowhere: only its hash is stored.
+func CreateToken(ctx context.Context, pool *pgxpool.Pool, name string, scopes []string) (string, error) {
+	text, _, err := createToken(ctx, pool, name, scopes)
+	return text, err
+}
+
+func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []string) (string, Token, error) {
+	name = strings.TrimSpace(name)
+	if err := checkName("name", name, 100); err != nil {
+		return "", Token{}, err
+	}
+	if len(wanted) == 0 {
+		return "", Token{}, &jobs.InvalidError{Field: "scopes", Problem: "want at least one of publish, read, admin"}
+	}
+	for i, scope := range wanted {
+		if !slices.Contains(scopes, scope) {
+			return "", Token{}, &jobs.InvalidError{Field: fmt.Sprintf("scopes[%d]", i), Problem: "want publish, read or admin"}
+		}
+	}
+	wanted = slices.Compact(slices.Sorted(slices.Values(wanted)))
+
+	raw := make([]byte, 32)
+	rand.Read(raw) //nolint:errcheck // never fails: it ends the program instead
+	text := tokenPrefix + base64.RawURLEncoding.EncodeToString(raw)
+	row, err := dbsqlc.New().APITokenInsert(ctx, pool, dbsqlc.APITokenInsertParams{
+		Name: name, TokenHash: hashToken(text), Hint: text[len(text)-4:], Scopes: wanted,
+	})
+	if err != nil {
+		return "", Token{}, fmt.Errorf("insert token: %w", err)
+	}
+	return text, tokenOf(dbsqlc.APITokenListRow(row)), nil
+}
+
+func hashToken(text string) []byte {
+	sum := sha256.Sum256([]byte(text))
+	return sum[:]
+}
+
+func (s *Server) listTokens(ctx context.Context, after int64, limit int) ([]Token, error) {
+	rows, err := s.queries.APITokenList(ctx, s.Pool, after, int32(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	tokens := make([]Token, len(rows))
+	for i, row := range rows {
+		tokens[i] = tokenOf(row)
+	}
+	return tokens, nil
+}
+
+// revokeToken takes effect at once: a token is looked up with every request.
+func (s *Server) revokeToken(ctx context.Context, id int64) error {
+	n, err := s.queries.APITokenRevoke(ctx, s.Pool, id)
+	if err != nil {
+		return fmt.Errorf("revoke token: %w", err)
+	}
+	if n == 0 {
+		return &jobs.NotFoundError{What: "token", ID: formatID(idToken, id)}
+	}
+	return nil
+}
+
+func tokenOf(row dbsqlc.APITokenListRow) Token {
+	return Token{
+		ID: formatID(idToken, row.ID), Name: row.Name, Hint: row.Hint, Scopes: row.Scopes, CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt,
+	}
+}
+
+// caller is whose token a request carries.
+type caller struct {
+	id   int64
+	name string
+}
+
+type callerKey struct{}
+
+func callerName(ctx context.Context) string {
+	if c, ok := ctx.Value(callerKey{}).(caller); ok {
+		return c.name
+	}
+	return "api"
+}
+
+// authorize checks the Authorization header against the scope that an operation needs.
+func (s *Server) authorize(ctx context.Context, header, scope string) (caller, error) {
+	kind, text, _ := strings.Cut(strings.TrimSpace(header), " ")
+	text = strings.TrimSpace(text)
+	if !strings.EqualFold(kind, "Bearer") || text == "" {
+		return caller{}, unauthorized("Send a token: Authorization: Bearer weir_… (weir token create makes one).")
+	}
+	if len(text) > 200 || !strings.HasPrefix(text, tokenPrefix) {
+		return caller{}, unauthorized("This token is not known, or was revoked.")
+	}
+	row, err := s.queries.APITokenGetByHash(ctx, s.Pool, hashToken(text))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return caller{}, unauthorized("This token is not known, or was revoked.")
+	}
+	if err != nil {
+		return caller{}, fmt.Errorf("look up token: %w", err)
+	}
+	if row.Stale {
+		if err := s.queries.APITokenTouch(ctx, s.Pool, row.ID); err != nil {
+			s.Log.WarnContext(ctx, "note the use of a token", "error", err)
+		}
+	}
+	if !slices.Contains(row.Scopes, scope) && !slices.Contains(row.Scopes, ScopeAdmin) {
+		return caller{}, newProblem(http.StatusForbidden, "This token lacks the scope "+scope+".")
+	}
+	return caller{row.ID, row.Name}, nil
+}
+
+func unauthorized(detail string) *Problem {
+	p := newProblem(http.StatusUnauthorized, detail)
+	p.header = http.Header{"Www-Authenticate": {`Bearer realm="weir"`}}
+	return p
+}
+
+// checkName is for names that people type: one line of text, of which something can be seen.
+func checkName(field, name string, limit int) error {
+	switch {
+	case name == "":
+		return &jobs.InvalidError{Field: field, Problem: "is missing"}
+	case utf8.RuneCountInString(name) > limit:
+		return &jobs.InvalidError{Field: field, Problem: fmt.Sprintf("is longer than %d characters", limit)}
+	}
+	return checkText(field, name)
+}
