@@ -13,14 +13,14 @@ import (
 	"weir/db/dbsqlc"
 )
 
-// The pacing constants; each was chosen by measurement (see the lane table's comment for the margin that goes with lateGuard).
+// The pacing constants; each was chosen by measurement. The margin, which decides how late a sender may be, is the lane's: see its table.
 const (
 	maxWait    = 2 * time.Second        // the longest wait for a slot inside a worker; beyond it a delivery is parked
 	lead       = 30 * time.Millisecond  // slots this near are granted now and sent at their time: the commit leaves the path
-	lateGuard  = 8 * time.Millisecond   // a sender later than this for its slot takes a new one
+	travel     = 7 * time.Millisecond   // of a lane's margin, what the way to the receiver may take
 	capWait    = 250 * time.Millisecond // the longest wait for a place in flight without asking again
 	crowdWait  = 250 * time.Millisecond // the longest wait once half the workers wait
-	reslotting = 3                      // how often a late sender asks for a new slot before it gives the grant back
+	reslotting = 10                     // how often a late sender asks for a new slot before it gives the grant back
 )
 
 const verdictGranted = "granted"
@@ -160,19 +160,19 @@ func (l *limiter) awaitSlot(ctx context.Context, a admission) bool {
 	if a.PeriodUs == 0 {
 		return true
 	}
-	slot := a.SlotUs
+	slot, tat := a.SlotUs, a.TatUs
 	for range reslotting {
 		if !sleep(ctx, time.Duration(slot-l.clock.now())*time.Microsecond) {
 			return false
 		}
-		if l.clock.now()-slot <= lateGuard.Microseconds() {
+		if l.clock.now()-slot <= a.MarginUs-travel.Microseconds() {
 			return true
 		}
-		next, err := l.queries.LaneReslot(ctx, l.pool, a.LaneID)
-		if err != nil || time.Duration(next-l.clock.now())*time.Microsecond > maxWait {
+		next, err := l.queries.LaneReslot(ctx, l.pool, tat, a.LaneID)
+		if err != nil || time.Duration(next.SlotUs-l.clock.now())*time.Microsecond > maxWait {
 			return false
 		}
-		slot = next
+		slot, tat = next.SlotUs, next.TatUs
 	}
 	return false
 }

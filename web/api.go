@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -314,7 +315,7 @@ type pageInput struct {
 }
 
 // firstPage is before every id there can be.
-const firstPage = int64(1)<<63 - 1
+const firstPage = math.MaxInt64
 
 func formatCursor(id int64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte("i" + strconv.FormatInt(id, 10)))

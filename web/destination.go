@@ -176,10 +176,7 @@ func (s *Server) insertSecret(ctx context.Context, tx pgx.Tx, destinationID int6
 	if err != nil {
 		return fmt.Errorf("draw secret id: %w", err)
 	}
-	sealed, err := s.Keyring.Seal([]byte(secret), fmt.Sprintf("secret/%d", id))
-	if err != nil {
-		return fmt.Errorf("seal secret: %w", err)
-	}
+	sealed := s.Keyring.Seal([]byte(secret), fmt.Sprintf("secret/%d", id))
 	err = s.queries.SecretInsert(ctx, tx, dbsqlc.SecretInsertParams{
 		ID: id, DestinationID: destinationID, Scheme: key.Scheme(), Sealed: sealed, Hint: secret[len(secret)-4:],
 	})
@@ -191,11 +188,8 @@ func (s *Server) insertSecret(ctx context.Context, tx pgx.Tx, destinationID int6
 
 func (s *Server) insertHeaders(ctx context.Context, tx pgx.Tx, destinationID int64, headers map[string]string) error {
 	for name, value := range headers {
-		sealed, err := s.Keyring.Seal([]byte(value), fmt.Sprintf("header/%d/%s", destinationID, strings.ToLower(name)))
-		if err != nil {
-			return fmt.Errorf("seal header: %w", err)
-		}
-		err = s.queries.HeaderInsert(ctx, tx, dbsqlc.HeaderInsertParams{DestinationID: destinationID, Name: name, Sealed: sealed})
+		sealed := s.Keyring.Seal([]byte(value), fmt.Sprintf("header/%d/%s", destinationID, strings.ToLower(name)))
+		err := s.queries.HeaderInsert(ctx, tx, dbsqlc.HeaderInsertParams{DestinationID: destinationID, Name: name, Sealed: sealed})
 		if err != nil {
 			return fmt.Errorf("insert header: %w", err)
 		}
@@ -350,7 +344,7 @@ func (s *Server) rotateSecret(ctx context.Context, id int64, overlap time.Durati
 		if err != nil {
 			return fmt.Errorf("read new secret: %w", err)
 		}
-		err = s.queries.SecretExpireByDestination(ctx, tx, dbsqlc.SecretExpireByDestinationParams{DestinationID: id, OverlapMs: overlap.Milliseconds()})
+		err = s.queries.SecretExpireByDestination(ctx, tx, id, overlap.Milliseconds())
 		if err != nil {
 			return fmt.Errorf("expire secrets: %w", err)
 		}

@@ -175,7 +175,7 @@ func (s *Server) destinationTest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := s.deliveryOf(ctx, receipt.ID, d.RowID)
+	id, err := s.deliveryIDOf(ctx, receipt.ID, d.RowID)
 	if err != nil {
 		return err
 	}

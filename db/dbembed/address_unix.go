@@ -19,25 +19,25 @@ const (
 // listenOn chooses the socket's directory, private to the server's account (and root): whoever can enter it is let in without a
 // password. It is in the data directory unless that path is too long for a socket. What a killed server left in it is
 // removed: its lock file can name a pid that is another program's by now, and Postgres would not start beside that.
-func (c *cluster) listenOn(dataDir string) error {
-	c.address = address{socketDir: filepath.Join(dataDir, "run"), port: socketPort}
-	if err := os.RemoveAll(c.address.socketDir); err != nil {
-		return fmt.Errorf("remove the last socket: %w", err)
+func (a *account) listenOn(dataDir string) (address, error) {
+	addr := address{socketDir: filepath.Join(dataDir, "run"), port: socketPort}
+	if err := os.RemoveAll(addr.socketDir); err != nil {
+		return address{}, fmt.Errorf("remove the last socket: %w", err)
 	}
-	if name := fmt.Sprintf("%s/.s.PGSQL.%d.lock", c.address.socketDir, socketPort); len(name) > maxSocketPath || strings.Contains(name, ",") {
+	if name := fmt.Sprintf("%s/.s.PGSQL.%d.lock", addr.socketDir, socketPort); len(name) > maxSocketPath || strings.Contains(name, ",") {
 		// a comma would separate two directories; a random name, since anybody can make directories in a shared temporary one
 		dir, err := os.MkdirTemp("", socketTemp)
 		if err != nil {
-			return fmt.Errorf("create a directory for the socket: %w", err)
+			return address{}, fmt.Errorf("create a directory for the socket: %w", err)
 		}
-		c.address.socketDir, c.address.ownTemp = dir, true
-	} else if err := os.Mkdir(c.address.socketDir, 0o700); err != nil {
-		return fmt.Errorf("create a directory for the socket: %w", err)
+		addr.socketDir, addr.ownTemp = dir, true
+	} else if err := os.Mkdir(addr.socketDir, 0o700); err != nil {
+		return address{}, fmt.Errorf("create a directory for the socket: %w", err)
 	}
-	if err := c.account.own(c.address.socketDir); err != nil {
-		return fmt.Errorf("hand the socket's directory to %s: %w", c.account.name(), err)
+	if err := a.own(addr.socketDir); err != nil {
+		return address{}, fmt.Errorf("hand the socket's directory to %s: %w", a.name(), err)
 	}
-	return nil
+	return addr, nil
 }
 
 // initdbAuth are the rules for pg_hba.conf: whoever reaches the private socket is let in, nobody by TCP.

@@ -17,8 +17,8 @@ var passedOn = []string{"PATH", "HOME", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PAT
 // command prepares one of the server's programs: under the cluster's account, in a process group of its own so that
 // Ctrl-C in a terminal reaches only us, and ended with us where the operating system can do that.
 func (c cluster) command(ctx context.Context, bin binary, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, bin.path(program), args...) //nolint:gosec // the path is one that we found or downloaded
-	cmd.Env = []string{"LC_ALL=C"}                              // messages in English: errors quote them
+	cmd := exec.CommandContext(ctx, bin.path(program), args...)
+	cmd.Env = []string{"LC_ALL=C"} // messages in English: errors quote them
 	for _, name := range passedOn {
 		if value, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+value)

@@ -136,7 +136,7 @@ func Start(ctx context.Context, opts Options) (_ *Server, err error) {
 		}
 	}
 	removeLeftSocketDir(held.previous)
-	if err := c.listenOn(dataDir); err != nil {
+	if c.address, err = c.account.listenOn(dataDir); err != nil {
 		return nil, err
 	}
 

@@ -18,7 +18,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // another account.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "weir-dbembed-")
+	dir, err := os.MkdirTemp("", "weir-dbembed-") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
@@ -56,8 +56,8 @@ func TestStart(t *testing.T) {
 		dir := dataDir(t)
 		first := start(t, Options{DataDir: dir})
 		require.Equal(t, "weir", query[string](t, first.DSN(), `SELECT current_database()`))
-		require.Equal(t, "UTF8 C on on", query[string](t, first.DSN(),
-			`SELECT concat_ws(' ', pg_encoding_to_char(encoding), datcollate, current_setting('data_checksums'), current_setting('fsync'))
+		require.Equal(t, "UTF8 C checksums=on fsync=on", query[string](t, first.DSN(),
+			`SELECT concat_ws(' ', pg_encoding_to_char(encoding), datcollate, 'checksums=' || current_setting('data_checksums'), 'fsync=' || current_setting('fsync'))
 			 FROM pg_database WHERE datname = current_database()`))
 		execute(t, first.DSN(), `CREATE TABLE kept AS SELECT 42 AS answer`)
 		require.NoError(t, first.Stop())

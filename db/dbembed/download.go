@@ -115,7 +115,7 @@ func readableByAll(root string) error {
 		if mode&0o100 != 0 {
 			mode |= 0o111
 		}
-		return os.Chmod(path, mode)
+		return os.Chmod(path, mode) //nolint:gosec // nobody else writes into the directory that we just extracted
 	})
 }
 

@@ -22,8 +22,8 @@ func orphan(old postmaster, dir string) orphanState {
 		return orphanGone
 	}
 	cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(old.pid), "cwd"))
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	if err == nil && cwd == dir {
 		return orphanRunning

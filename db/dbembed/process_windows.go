@@ -30,18 +30,17 @@ func sysProcAttr(*account) *syscall.SysProcAttr {
 const passwordFile = "postgres.password"
 
 // listenOn takes a free port on loopback. Another program may take it in between: then the start fails and says so.
-func (c *cluster) listenOn(dataDir string) error {
+func (*account) listenOn(dataDir string) (address, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
+		return address{}, fmt.Errorf("find a free port: %w", err)
 	}
 	defer listener.Close()
 	password, err := os.ReadFile(filepath.Join(dataDir, passwordFile))
 	if err != nil {
-		return fmt.Errorf("read the embedded server's password: %w", err)
+		return address{}, fmt.Errorf("read the embedded server's password: %w", err)
 	}
-	c.address = address{port: listener.Addr().(*net.TCPAddr).Port, password: strings.TrimSpace(string(password))}
-	return nil
+	return address{port: listener.Addr().(*net.TCPAddr).Port, password: strings.TrimSpace(string(password))}, nil
 }
 
 // initdbAuth asks for a password on every connection.

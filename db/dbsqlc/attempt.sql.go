@@ -18,7 +18,7 @@ ask AS MATERIALIZED (
 r AS MATERIALIZED (
     SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state,
         d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms,
-        lane.limited, lane.period_us, lane.tau_us, lane.tat_us, lane.held_us, lane.in_flight, lane.max_in_flight,
+        lane.limited, lane.period_us, lane.margin_us, lane.tau_us, lane.tat_us, lane.held_us, lane.in_flight, lane.max_in_flight,
         open_attempt.lease_until,
         CASE
             WHEN d.id IS NULL THEN 'missing'
@@ -41,15 +41,15 @@ r AS MATERIALIZED (
     LEFT JOIN attempt open_attempt ON open_attempt.delivery_id = d.id AND open_attempt.no = d.attempts + 1
 ),
 k AS (
-    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.limited, r.period_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
+    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.limited, r.period_us, r.margin_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
 ),
 s AS (
-    SELECT k.delivery_id, k.ord, k.now_us, k.event_id, k.destination_id, k.lane_id, k.attempts, k.failures, k.in_window, k.due_at, k.state, k.replay_id, k.expires_at, k.destination_version, k.timeout_ms, k.limited, k.period_us, k.tau_us, k.tat_us, k.held_us, k.in_flight, k.max_in_flight, k.lease_until, k.verdict, k.rank, CASE WHEN k.period_us = 0 THEN k.now_us
+    SELECT k.delivery_id, k.ord, k.now_us, k.event_id, k.destination_id, k.lane_id, k.attempts, k.failures, k.in_window, k.due_at, k.state, k.replay_id, k.expires_at, k.destination_version, k.timeout_ms, k.limited, k.period_us, k.margin_us, k.tau_us, k.tat_us, k.held_us, k.in_flight, k.max_in_flight, k.lease_until, k.verdict, k.rank, CASE WHEN k.period_us = 0 THEN k.now_us
         ELSE greatest(k.now_us, greatest(k.tat_us, k.now_us) + (k.rank - 1) * k.period_us - k.tau_us) END AS slot_us
     FROM k
 ),
 g AS MATERIALIZED (
-    SELECT s.delivery_id, s.ord, s.now_us, s.event_id, s.destination_id, s.lane_id, s.attempts, s.failures, s.in_window, s.due_at, s.state, s.replay_id, s.expires_at, s.destination_version, s.timeout_ms, s.limited, s.period_us, s.tau_us, s.tat_us, s.held_us, s.in_flight, s.max_in_flight, s.lease_until, s.verdict, s.rank, s.slot_us, CASE
+    SELECT s.delivery_id, s.ord, s.now_us, s.event_id, s.destination_id, s.lane_id, s.attempts, s.failures, s.in_window, s.due_at, s.state, s.replay_id, s.expires_at, s.destination_version, s.timeout_ms, s.limited, s.period_us, s.margin_us, s.tau_us, s.tat_us, s.held_us, s.in_flight, s.max_in_flight, s.lease_until, s.verdict, s.rank, s.slot_us, CASE
             WHEN s.max_in_flight IS NOT NULL AND s.rank > s.max_in_flight - s.in_flight THEN 'cap'
             WHEN s.slot_us > s.now_us + $3::bigint THEN 'rate'
             ELSE 'granted' END AS answer
@@ -78,7 +78,8 @@ taken AS (
 )
 SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text AS verdict, r.now_us::bigint AS now_us,
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
-    coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state,
+    coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.margin_us, 0)::bigint AS margin_us,
+    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
@@ -105,6 +106,8 @@ type AttemptAdmitRow struct {
 	NowUs              int64
 	SlotUs             int64
 	PeriodUs           int64
+	MarginUs           int64
+	TatUs              int64
 	InWindow           bool
 	Limited            bool
 	State              string
@@ -151,6 +154,8 @@ func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitPar
 			&i.NowUs,
 			&i.SlotUs,
 			&i.PeriodUs,
+			&i.MarginUs,
+			&i.TatUs,
 			&i.InWindow,
 			&i.Limited,
 			&i.State,

@@ -213,6 +213,83 @@ func (q *Queries) DestinationList(ctx context.Context, db DBTX, arg DestinationL
 	return items, nil
 }
 
+const DestinationListLane = `-- name: DestinationListLane :many
+SELECT id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id = ANY($1::bigint[]) LIMIT 1000
+`
+
+func (q *Queries) DestinationListLane(ctx context.Context, db DBTX, laneIds []int64) ([]Lane, error) {
+	rows, err := db.Query(ctx, DestinationListLane, laneIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Lane{}
+	for rows.Next() {
+		var i Lane
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Rate,
+			&i.Burst,
+			&i.MaxInFlight,
+			&i.Limited,
+			&i.MarginUs,
+			&i.PeriodUs,
+			&i.TauUs,
+			&i.WindowSize,
+			&i.TatUs,
+			&i.HeldUs,
+			&i.HeldReason,
+			&i.InFlight,
+			&i.Open,
+			&i.Parked,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DestinationListWaiting = `-- name: DestinationListWaiting :many
+SELECT t.id, CASE WHEN l.parked = 0 THEN 0
+    WHEN NOT EXISTS (SELECT 1 FROM destination o WHERE o.lane_id = l.id AND o.id <> t.id) THEN l.parked
+    ELSE (SELECT count(*) FROM (SELECT 1 FROM delivery d WHERE d.parked AND d.destination_id = t.id LIMIT $1) x)::int END::int AS waiting
+FROM destination t JOIN lane l ON l.id = t.lane_id
+WHERE t.id = ANY($2::bigint[]) LIMIT 1000
+`
+
+type DestinationListWaitingRow struct {
+	ID      int64
+	Waiting int32
+}
+
+// How many wait behind the gate: the lane's own counter where it has no other destination, else counted up to the limit.
+func (q *Queries) DestinationListWaiting(ctx context.Context, db DBTX, max int32, ids []int64) ([]DestinationListWaitingRow, error) {
+	rows, err := db.Query(ctx, DestinationListWaiting, max, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DestinationListWaitingRow{}
+	for rows.Next() {
+		var i DestinationListWaitingRow
+		if err := rows.Scan(&i.ID, &i.Waiting); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DestinationLock = `-- name: DestinationLock :one
 SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at FROM destination WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE
 `

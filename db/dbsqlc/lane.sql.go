@@ -30,7 +30,7 @@ func (q *Queries) LaneAdd(ctx context.Context, db DBTX, arg LaneAddParams) error
 }
 
 const LaneGetByID = `-- name: LaneGetByID :one
-SELECT id, name, rate, burst, max_in_flight, limited, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id = $1
+SELECT id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id = $1
 `
 
 func (q *Queries) LaneGetByID(ctx context.Context, db DBTX, id int64) (Lane, error) {
@@ -43,6 +43,7 @@ func (q *Queries) LaneGetByID(ctx context.Context, db DBTX, id int64) (Lane, err
 		&i.Burst,
 		&i.MaxInFlight,
 		&i.Limited,
+		&i.MarginUs,
 		&i.PeriodUs,
 		&i.TauUs,
 		&i.WindowSize,
@@ -59,7 +60,7 @@ func (q *Queries) LaneGetByID(ctx context.Context, db DBTX, id int64) (Lane, err
 }
 
 const LaneInsert = `-- name: LaneInsert :one
-INSERT INTO lane (name, rate, burst, max_in_flight) VALUES ($1, $2, $3, $4) RETURNING id, name, rate, burst, max_in_flight, limited, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at
+INSERT INTO lane (name, rate, burst, max_in_flight) VALUES ($1, $2, $3, $4) RETURNING id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at
 `
 
 type LaneInsertParams struct {
@@ -84,6 +85,7 @@ func (q *Queries) LaneInsert(ctx context.Context, db DBTX, arg LaneInsertParams)
 		&i.Burst,
 		&i.MaxInFlight,
 		&i.Limited,
+		&i.MarginUs,
 		&i.PeriodUs,
 		&i.TauUs,
 		&i.WindowSize,
@@ -100,7 +102,7 @@ func (q *Queries) LaneInsert(ctx context.Context, db DBTX, arg LaneInsertParams)
 }
 
 const LaneList = `-- name: LaneList :many
-SELECT id, name, rate, burst, max_in_flight, limited, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id > $1 ORDER BY id LIMIT $2
+SELECT id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id > $1 ORDER BY id LIMIT $2
 `
 
 func (q *Queries) LaneList(ctx context.Context, db DBTX, after int64, max int32) ([]Lane, error) {
@@ -119,6 +121,7 @@ func (q *Queries) LaneList(ctx context.Context, db DBTX, after int64, max int32)
 			&i.Burst,
 			&i.MaxInFlight,
 			&i.Limited,
+			&i.MarginUs,
 			&i.PeriodUs,
 			&i.TauUs,
 			&i.WindowSize,
@@ -319,18 +322,24 @@ func (q *Queries) LaneRecount(ctx context.Context, db DBTX, ids []int64) ([]int6
 }
 
 const LaneReslot = `-- name: LaneReslot :one
-UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) + period_us
-WHERE id = $1
-RETURNING greatest((extract(epoch FROM clock_timestamp()) * 1e6)::bigint, tat_us - period_us - tau_us)::bigint AS slot_us
+UPDATE lane SET tat_us = greatest(CASE WHEN tat_us = $1 THEN tat_us - period_us ELSE tat_us END, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) + period_us
+WHERE id = $2
+RETURNING greatest((extract(epoch FROM clock_timestamp()) * 1e6)::bigint, tat_us - period_us - tau_us)::bigint AS slot_us, tat_us
 `
 
-// A new send time for one request that is late for its old one; its place in flight is kept. The row lock makes clock_timestamp() the
-// time after the wait. Returns database microseconds.
-func (q *Queries) LaneReslot(ctx context.Context, db DBTX, id int64) (int64, error) {
-	row := db.QueryRow(ctx, LaneReslot, id)
-	var slot_us int64
-	err := row.Scan(&slot_us)
-	return slot_us, err
+type LaneReslotRow struct {
+	SlotUs int64
+	TatUs  int64
+}
+
+// A new send time for one request that is late for its old one; its place in flight is kept. Where nothing has been granted after it
+// (the lane's tat is the one that its own grant left), its token moves along with it and nothing is lost; otherwise it takes a new one.
+// The row lock makes clock_timestamp() the time after the wait. Returns database microseconds.
+func (q *Queries) LaneReslot(ctx context.Context, db DBTX, tatUs int64, iD int64) (LaneReslotRow, error) {
+	row := db.QueryRow(ctx, LaneReslot, tatUs, iD)
+	var i LaneReslotRow
+	err := row.Scan(&i.SlotUs, &i.TatUs)
+	return i, err
 }
 
 const LaneRoom = `-- name: LaneRoom :many
@@ -373,7 +382,7 @@ UPDATE lane SET
     name = coalesce($1, name), rate = $2, burst = $3, max_in_flight = $4, updated_at = now(),
     -- Debt under the old rate is forgotten: from one a minute to ten a second takes effect now, not after the old period.
     tat_us = least(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)
-WHERE id = $5 RETURNING id, name, rate, burst, max_in_flight, limited, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at
+WHERE id = $5 RETURNING id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at
 `
 
 type LaneUpdatePolicyParams struct {
@@ -400,6 +409,7 @@ func (q *Queries) LaneUpdatePolicy(ctx context.Context, db DBTX, arg LaneUpdateP
 		&i.Burst,
 		&i.MaxInFlight,
 		&i.Limited,
+		&i.MarginUs,
 		&i.PeriodUs,
 		&i.TauUs,
 		&i.WindowSize,

@@ -183,6 +183,7 @@ type Lane struct {
 	Burst       int32
 	MaxInFlight *int32
 	Limited     bool
+	MarginUs    int64
 	PeriodUs    int64
 	TauUs       int64
 	WindowSize  int32

@@ -72,7 +72,7 @@ SELECT d.id, d.name, d.url, d.state, d.state_reason, d.state_since, d.tenant, d.
     to_timestamp(lane.held_us / 1e6)::timestamptz AS held_until, (lane.held_us > extract(epoch FROM clock_timestamp()) * 1e6)::bool AS held,
     (SELECT count(*) FROM destination o WHERE o.lane_id = d.lane_id AND o.deleted_at IS NULL)::int AS sharing,
     coalesce(flying.n, 0)::int AS in_flight,
-    (parked.n + CASE WHEN d.state = 'active' THEN greatest(0, lane.open - lane.in_flight) ELSE 0 END)::int AS waiting,
+    CASE WHEN EXISTS (SELECT 1 FROM destination o WHERE o.lane_id = d.lane_id AND o.id <> d.id) THEN parked.n ELSE lane.parked END::int AS waiting,
     parked.oldest AS oldest_due,
     coalesce(dead.n, 0)::int AS dead_lettered,
     coalesce(last.delivery_id, 0)::bigint AS last_delivery_id, last.verdict AS last_verdict, last.status AS last_status,

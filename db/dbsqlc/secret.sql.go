@@ -20,13 +20,14 @@ func (q *Queries) SecretDeleteByDestination(ctx context.Context, db DBTX, destin
 }
 
 const SecretExpireByDestination = `-- name: SecretExpireByDestination :exec
-UPDATE secret SET expires_at = $1::timestamptz
-WHERE destination_id = $2 AND (expires_at IS NULL OR expires_at > $1::timestamptz)
+WITH t AS (SELECT now() + $2::bigint * interval '1 millisecond' AS at)
+UPDATE secret SET expires_at = t.at FROM t
+WHERE secret.destination_id = $1 AND (secret.expires_at IS NULL OR secret.expires_at > t.at)
 `
 
-// A rotation: the older ones still sign until then, and none for longer than it would have anyway.
-func (q *Queries) SecretExpireByDestination(ctx context.Context, db DBTX, expiresAt time.Time, destinationID int64) error {
-	_, err := db.Exec(ctx, SecretExpireByDestination, expiresAt, destinationID)
+// A rotation: the older ones still sign for the overlap, and none for longer than it would have anyway.
+func (q *Queries) SecretExpireByDestination(ctx context.Context, db DBTX, destinationID int64, overlapMs int64) error {
+	_, err := db.Exec(ctx, SecretExpireByDestination, destinationID, overlapMs)
 	return err
 }
 

@@ -84,22 +84,22 @@ func run(m *testing.M, options []goleak.Option) int {
 // connections that are still open. It fails the test where Main did not run or the database cannot be made.
 //
 // Connections should come from db.Open, which sets the search path.
-func DSN(t testing.TB) string {
-	t.Helper()
+func DSN(tb testing.TB) string {
+	tb.Helper()
 	if current == nil {
-		t.Fatal("dbtest: the package has no TestMain that calls dbtest.Main")
+		tb.Fatal("dbtest: the package has no TestMain that calls dbtest.Main")
 	}
 	// the time is for sweep, the pid for people, the nonce for processes that share a server but not a pid namespace
 	name := fmt.Sprintf("%s%d_%d_%s_%d", testPrefix, time.Now().Unix(), os.Getpid(), current.nonce, created.Add(1))
 	identifier := pgx.Identifier{name}.Sanitize()
-	if _, err := current.admin.Exec(t.Context(), "CREATE DATABASE "+identifier+" TEMPLATE "+pgx.Identifier{current.template}.Sanitize()); err != nil {
-		t.Fatalf("dbtest: create a database: %v", err)
+	if _, err := current.admin.Exec(tb.Context(), "CREATE DATABASE "+identifier+" TEMPLATE "+pgx.Identifier{current.template}.Sanitize()); err != nil {
+		tb.Fatalf("dbtest: create a database: %v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout) // t.Context() has ended
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout) // tb.Context() has ended
 		defer cancel()
 		if _, err := current.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+identifier+" WITH (FORCE)"); err != nil {
-			t.Errorf("dbtest: drop the database: %v", err)
+			tb.Errorf("dbtest: drop the database: %v", err)
 		}
 	})
 	return withDatabase(current.dsn, name)
@@ -107,13 +107,13 @@ func DSN(t testing.TB) string {
 
 // Pool returns a pool on a new database, as DSN does, and closes it when the test ends. A connection that the
 // test never gives back fails it.
-func Pool(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	pool, err := db.Open(t.Context(), DSN(t), db.Options{})
+func Pool(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := db.Open(tb.Context(), DSN(tb), db.Options{})
 	if err != nil {
-		t.Fatalf("dbtest: %v", err)
+		tb.Fatalf("dbtest: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		closed := make(chan struct{})
 		go func() {
 			pool.Close() // waits for every connection
@@ -122,7 +122,7 @@ func Pool(t testing.TB) *pgxpool.Pool {
 		select {
 		case <-closed:
 		case <-time.After(cleanupTimeout):
-			t.Errorf("dbtest: %d connections were never given back to the pool", pool.Stat().AcquiredConns())
+			tb.Errorf("dbtest: %d connections were never given back to the pool", pool.Stat().AcquiredConns())
 		}
 	})
 	return pool

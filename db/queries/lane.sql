@@ -57,11 +57,12 @@ RETURNING lane.id;
 UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint + tau_us) WHERE id = @id AND period_us > 0;
 
 -- name: LaneReslot :one
--- A new send time for one request that is late for its old one; its place in flight is kept. The row lock makes clock_timestamp() the
--- time after the wait. Returns database microseconds.
-UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) + period_us
+-- A new send time for one request that is late for its old one; its place in flight is kept. Where nothing has been granted after it
+-- (the lane's tat is the one that its own grant left), its token moves along with it and nothing is lost; otherwise it takes a new one.
+-- The row lock makes clock_timestamp() the time after the wait. Returns database microseconds.
+UPDATE lane SET tat_us = greatest(CASE WHEN tat_us = @tat_us THEN tat_us - period_us ELSE tat_us END, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) + period_us
 WHERE id = @id
-RETURNING greatest((extract(epoch FROM clock_timestamp()) * 1e6)::bigint, tat_us - period_us - tau_us)::bigint AS slot_us;
+RETURNING greatest((extract(epoch FROM clock_timestamp()) * 1e6)::bigint, tat_us - period_us - tau_us)::bigint AS slot_us, tat_us;
 
 -- name: LaneRoom :many
 -- How many more deliveries each lane's window takes. Read without a lock: fan-out adds under the lock afterwards, then promotes.

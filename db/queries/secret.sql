@@ -3,7 +3,7 @@ DELETE FROM secret WHERE destination_id = @destination_id;
 
 -- name: SecretExpireByDestination :exec
 -- A rotation: the older ones still sign for the overlap, and none for longer than it would have anyway.
-WITH t AS (SELECT (now() + (@overlap_ms::bigint * interval '1 millisecond'))::timestamptz AS at)
+WITH t AS (SELECT now() + sqlc.arg(overlap_ms)::bigint * interval '1 millisecond' AS at)
 UPDATE secret SET expires_at = t.at FROM t
 WHERE secret.destination_id = @destination_id AND (secret.expires_at IS NULL OR secret.expires_at > t.at);
 

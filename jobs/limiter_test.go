@@ -1,0 +1,122 @@
+package jobs
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"weir/db/dbfactory"
+)
+
+// mostIn is the largest number of arrivals in any window of this length.
+func mostIn(arrivals []arrival, window time.Duration) int {
+	most, start := 0, 0
+	for end := range arrivals {
+		for arrivals[end].at.Sub(arrivals[start].at) >= window {
+			start++
+		}
+		most = max(most, end-start+1)
+	}
+	return most
+}
+
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+
+	t.Run("holds 5 a second over two processes", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.start(t, Options{})
+		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 5, Burst: 1, MaxInFlight: 4})
+		for _, id := range fields("evt-%d", 100) {
+			b.publish(t, Event{ID: id})
+		}
+		all := b.receiver.await(t, 100, 40*time.Second)
+		took := all[99].at.Sub(all[0].at)
+		require.LessOrEqual(t, mostIn(all, time.Second), 6)
+		require.Greater(t, took, 19*time.Second)
+		require.Less(t, took, 25*time.Second)
+		distinct := map[string]bool{}
+		for _, a := range all {
+			distinct[a.id] = true
+		}
+		require.Len(t, distinct, 100)
+		for _, id := range fields("evt-%d", 100) {
+			require.Equal(t, 1, b.awaitState(t, id, d.ID, StateDelivered).Attempts)
+		}
+		require.Equal(t, 0, b.count(t, "SELECT coalesce(sum((metadata ->> 'snoozes')::int), 0) FROM river_job"), "pacing never snoozes")
+	})
+
+	t.Run("never has more in flight than the cap", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.start(t, Options{})
+		b.destination(t, &dbfactory.DestinationOpts{Rate: 1000, Burst: 100, MaxInFlight: 3})
+		b.receiver.answers(func(int, *http.Request, []byte, http.ResponseWriter) { time.Sleep(30 * time.Millisecond) })
+		for _, id := range fields("evt-%d", 60) {
+			b.publish(t, Event{ID: id})
+		}
+		b.receiver.await(t, 60, 20*time.Second)
+		require.Equal(t, 3, b.receiver.most)
+		eventually(t, 5*time.Second, "the counters return to zero", func() bool {
+			return b.count(t, "SELECT sum(in_flight + open + parked) FROM lane") == 0
+		})
+	})
+
+	t.Run("uses the whole burst at once and then the rate", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.destination(t, &dbfactory.DestinationOpts{Rate: 0.5, Burst: 6})
+		for _, id := range fields("evt-%d", 7) {
+			b.publish(t, Event{ID: id})
+		}
+		all := b.receiver.await(t, 7, 10*time.Second)
+		require.Less(t, all[5].at.Sub(all[0].at), 500*time.Millisecond)
+		require.InDelta(t, 2.0, all[6].at.Sub(all[0].at).Seconds(), 0.3)
+	})
+
+	t.Run("a new limit holds for what already waits", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 1.0 / 60, Burst: 1})
+		for _, id := range fields("evt-%d", 30) {
+			b.publish(t, Event{ID: id})
+		}
+		b.receiver.await(t, 1, 5*time.Second)
+		_, err := b.pool.Exec(t.Context(), "UPDATE lane SET rate = 20, burst = 10, tat_us = 0 WHERE id = $1", d.LaneID)
+		require.NoError(t, err)
+		all := b.receiver.await(t, 30, 8*time.Second)
+		require.Len(t, all, 30)
+	})
+
+	t.Run("a destination with a deep backlog delays nobody else", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		slow := b.destination(t, &dbfactory.DestinationOpts{Rate: 20, Burst: 5, MaxInFlight: 4, Types: []string{"slow"}, URL: b.receiver.URL + "/slow"})
+		b.destination(t, &dbfactory.DestinationOpts{Types: []string{"quick"}, URL: b.receiver.URL + "/quick"})
+		backlog := make([]Event, 5000)
+		for i := range backlog {
+			backlog[i] = Event{Type: "slow", Payload: []byte("1")}
+		}
+		for _, result := range b.engine.PublishMany(t.Context(), backlog) {
+			require.NoError(t, result.Err)
+		}
+		sent := map[string]time.Time{}
+		for range 30 {
+			at := time.Now()
+			sent[b.publish(t, Event{Type: "quick"}).ID] = at
+		}
+		eventually(t, 10*time.Second, "all quick ones arrive", func() bool {
+			for _, a := range b.receiver.all() {
+				if at, ok := sent[a.id]; ok {
+					require.Less(t, a.at.Sub(at), time.Second)
+					delete(sent, a.id)
+				}
+			}
+			return len(sent) == 0
+		})
+		require.Greater(t, b.count(t, "SELECT parked FROM lane WHERE id = $1", slow.LaneID), 4000)
+	})
+}

@@ -1,0 +1,252 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"weir/db/dbsqlc"
+	"weir/jobs"
+	"weir/web/ui"
+)
+
+// deliveryRow is a line of a list of deliveries.
+type deliveryRow = Delivery
+
+const (
+	deliveryPageSize = 50
+	maxShownPayload  = 64 << 10
+)
+
+type deliveryListModel struct {
+	Frame        ui.Frame
+	Now          time.Time
+	Rows         []deliveryRow
+	State        string
+	Destination  string
+	Event        string
+	Subject      string
+	Problem      string // what is wrong with the filter
+	Destinations []ui.Option
+	Self         string
+	Newest       string
+	Older        string
+	BaseURL      string
+}
+
+func (m deliveryListModel) filtered() bool {
+	return m.State != "" || m.Destination != "" || m.Event != "" || m.Subject != ""
+}
+
+func (m deliveryListModel) address(cursor string) string {
+	return query("/deliveries", "state", m.State, "destination", m.Destination, "event", m.Event, "subject", m.Subject, "cursor", cursor)
+}
+
+// deliveryListPage never refuses a filter with an error page: what is wrong with it is said beside the form, over the list without it.
+func (s *Server) deliveryListPage(c echo.Context) error {
+	ctx := c.Request().Context()
+	m := deliveryListModel{
+		Frame: s.frame(c, "deliveries", "Deliveries"), State: c.QueryParam("state"), Destination: c.QueryParam("destination"),
+		Event: strings.TrimSpace(c.QueryParam("event")), Subject: strings.TrimSpace(c.QueryParam("subject")), BaseURL: baseURL(c),
+	}
+	m.Now = m.Frame.Now
+	filter, problem := m.filter()
+	m.Problem = problem
+	cursor := c.QueryParam("cursor")
+	before, err := parseCursor(cursor, firstPage)
+	if err != nil {
+		m.Problem, cursor, before = "The place in the list is not known, so this is its beginning.", "", firstPage
+	}
+	filter.Before, filter.Limit = before, deliveryPageSize
+	page, err := s.listDeliveries(ctx, filter)
+	if err != nil {
+		return err
+	}
+	m.Rows, m.Self = page.Items, m.address(cursor)
+	if cursor != "" {
+		m.Newest = m.address("")
+	}
+	if page.NextCursor != nil {
+		m.Older = m.address(*page.NextCursor)
+	}
+	names, err := s.queries.OverviewListDestinationName(ctx, s.Pool, 500)
+	if err != nil {
+		return fmt.Errorf("list destinations: %w", err)
+	}
+	m.Destinations = destinationOptions(names, m.Destination)
+	return renderLive(c, deliveryListView(m), deliveryListRegion(m))
+}
+
+// filter reads what can be read; the rest is cleared, and said.
+func (m *deliveryListModel) filter() (deliveryFilter, string) {
+	var f deliveryFilter
+	problems := []string{}
+	if m.State != "" && !slices.Contains(deliveryStates, m.State) {
+		problems = append(problems, "There is no such state.")
+		m.State = ""
+	}
+	f.State = m.State
+	if m.Destination != "" {
+		id, err := parseID(idDestination, m.Destination)
+		if err != nil {
+			problems = append(problems, "There is no such destination.")
+			m.Destination = ""
+		}
+		f.DestinationID = id
+	}
+	for _, field := range []struct {
+		name  string
+		value *string
+		limit int
+		into  *string
+	}{{"event id", &m.Event, 400, &f.EventID}, {"subject", &m.Subject, 255, &f.Subject}} {
+		if checkText(field.name, *field.value) != nil || len(*field.value) > field.limit {
+			problems = append(problems, "The "+field.name+" is not one that there can be.")
+			*field.value = ""
+		}
+		*field.into = *field.value
+	}
+	return f, strings.Join(problems, " ")
+}
+
+func destinationOptions(rows []dbsqlc.OverviewListDestinationNameRow, current string) []ui.Option {
+	options := []ui.Option{{Value: "", Label: "Any"}}
+	known := current == ""
+	for _, row := range rows {
+		o := ui.Option{Value: formatID(idDestination, row.ID), Label: clip(ui.Plain(row.Name), 60)}
+		if row.DeletedAt != nil {
+			o.Label += " (deleted)"
+		}
+		known = known || o.Value == current
+		options = append(options, o)
+	}
+	if !known {
+		options = append(options, ui.Option{Value: current, Label: current})
+	}
+	return options
+}
+
+// recentDeliveries are the newest, of one destination where id is not 0.
+func (s *Server) recentDeliveries(ctx context.Context, id int64, limit int) ([]deliveryRow, error) {
+	page, err := s.listDeliveries(ctx, deliveryFilter{DestinationID: id, Limit: limit})
+	return page.Items, err
+}
+
+// deliveryIDOf finds the delivery of an event to a destination; 0 where there is none yet.
+func (s *Server) deliveryIDOf(ctx context.Context, eventID string, destinationID int64) (int64, error) {
+	page, err := s.listDeliveries(ctx, deliveryFilter{EventID: eventID, DestinationID: destinationID, Limit: 1})
+	if err != nil || len(page.Items) == 0 {
+		return 0, err
+	}
+	return page.Items[0].RowID, nil
+}
+
+type deliveryModel struct {
+	Frame    ui.Frame
+	Now      time.Time
+	D        DeliveryDetail
+	Replays  []dbsqlc.ReplayListByDeliveryRow
+	Payload  string
+	Cut      bool // there is more of the payload than is shown
+	Settled  bool
+	Refusal  string // why it cannot be replayed now
+	Deleted  bool
+	Attempts []Attempt // newest first
+}
+
+func (s *Server) deliveryPage(c echo.Context) error {
+	ctx := c.Request().Context()
+	id, err := parseID(idDelivery, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	m := deliveryModel{}
+	if m.D, err = s.getDelivery(ctx, id); err != nil {
+		return err
+	}
+	m.Frame = s.frame(c, "deliveries", "Delivery "+m.D.ID)
+	m.Now = m.Frame.Now
+	m.Settled, m.Deleted = m.D.SettledAt != nil, m.D.DestinationState == "deleted"
+	switch {
+	case !m.Settled:
+		m.Refusal = "It is still being delivered."
+	case m.Deleted:
+		m.Refusal = "Its destination was deleted."
+	case m.D.DestinationState != "active":
+		m.Refusal = "Its destination is " + m.D.DestinationState + "; resume that first."
+	}
+	m.Attempts = slices.Clone(m.D.AttemptLog)
+	slices.Reverse(m.Attempts)
+	if m.Replays, err = s.queries.ReplayListByDelivery(ctx, s.Pool, id, 50); err != nil {
+		return fmt.Errorf("list replays: %w", err)
+	}
+	if isFragment(c) {
+		return render(c, http.StatusOK, deliveryRegion(m))
+	}
+	payload, err := s.getEventPayload(ctx, m.D.EventID)
+	if err != nil {
+		return err
+	}
+	if len(payload) > maxShownPayload {
+		payload, m.Cut = payload[:maxShownPayload], true
+	}
+	m.Payload = string(payload)
+	return render(c, http.StatusOK, deliveryView(m))
+}
+
+// deliveryPayload is the payload as it was handed in, byte by byte; as a file, so that no browser runs it.
+func (s *Server) deliveryPayload(c echo.Context) error {
+	id, err := parseID(idDelivery, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	d, err := s.getDelivery(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	payload, err := s.getEventPayload(c.Request().Context(), d.EventID)
+	if err != nil {
+		return err
+	}
+	h := c.Response().Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.ID + ".json"}))
+	return c.Blob(http.StatusOK, "application/octet-stream", payload)
+}
+
+func (s *Server) deliveryReplay(c echo.Context) error {
+	ctx := c.Request().Context()
+	id, err := parseID(idDelivery, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	d, err := s.getDelivery(ctx, id)
+	if err != nil {
+		return err
+	}
+	here := "/deliveries/" + d.ID
+	result, err := s.Engine.Replay(ctx, jobs.ReplayRequest{
+		EventID: d.EventID, DestinationID: &d.DestinationRowID, Actor: actor(c), Reason: strings.TrimSpace(c.FormValue("reason")),
+	})
+	if refusal, ok := asRefusal(err); ok {
+		return s.refused(c, here, refusal)
+	}
+	if err != nil {
+		return err
+	}
+	if result.Sent == 0 {
+		refusal := "it cannot be sent again"
+		if len(result.Items) > 0 && result.Items[0].Refusal != "" {
+			refusal = result.Items[0].Refusal
+		}
+		return s.refused(c, here, "Nothing was sent: "+refusal+".")
+	}
+	return s.done(c, here, "It is owed again, and goes out at the destination's pace. What comes of it appears below.")
+}
+

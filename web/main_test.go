@@ -1,0 +1,9 @@
+package web
+
+import (
+	"testing"
+
+	"weir/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
