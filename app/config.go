@@ -33,7 +33,8 @@ type config struct {
 	LogFormat         string        `env:"WEIR_LOG_FORMAT" envDefault:"auto" doc:"json, text, or auto: text on a terminal"`
 	Roles             []string      `env:"WEIR_ROLES" envDefault:"web,work,discover" doc:"what this process does"`
 
-	allowed []netip.Prefix
+	allowed  []netip.Prefix
+	cacheDir string // of downloaded server binaries; empty: in the data directory
 }
 
 // loadConfig reads and checks the environment; the error names every variable that is wrong, and no value.

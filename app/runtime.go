@@ -54,7 +54,7 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (*store, error) 
 	if c.DatabaseURL != "" {
 		return connectStore(ctx, c, &store{}, c.DatabaseURL, log)
 	}
-	server, err := dbembed.Start(ctx, dbembed.Options{DataDir: c.DataDir, Log: log})
+	server, err := dbembed.Start(ctx, dbembed.Options{DataDir: c.DataDir, CacheDir: c.cacheDir, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("start embedded postgres: %w", err)
 	}
@@ -144,6 +144,9 @@ func newEngine(c config, s *store, log *slog.Logger) (*jobs.Engine, *webhook.Sen
 	})
 	return engine, sender, err
 }
+
+// discardLog is for parts whose log nobody reads.
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // say prints a line for the person at the terminal.
 func say(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }

@@ -208,7 +208,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		errs = append(errs, e.queries.ProcessStop(ctx, e.pool, e.process))
 	}
 	e.intake.batch.close()
-	e.limiter.asks.close()
+	e.limiter.close()
 	e.ledger.batch.close()
 	return errors.Join(errs...)
 }

@@ -38,6 +38,9 @@ func (a admission) until(t time.Time) time.Duration {
 
 type admitAsk struct{ deliveryID, jobID int64 }
 
+// lateAsk is a granted request that missed its slot; tatUS is what its grant left in the lane.
+type lateAsk struct{ laneID, tatUS int64 }
+
 // limiter holds every lane's rate and in-flight cap, over all processes, by asking the database for each request (in batches), and
 // makes the request leave at its slot.
 type limiter struct {
@@ -46,6 +49,7 @@ type limiter struct {
 	process string
 	clock   *clock
 	asks    *batcher[admitAsk, dbsqlc.AttemptAdmitRow]
+	lates   *batcher[lateAsk, dbsqlc.LaneReslotManyRow]
 	places  *places
 
 	waiting  atomic.Int64
@@ -60,7 +64,13 @@ func newLimiter(pool *pgxpool.Pool, queries *dbsqlc.Queries, process string, wor
 		crowd: int64(workers / 2), nextAsks: map[int64]int64{},
 	}
 	l.asks = newBatcher(1, l.flush)
+	l.lates = newBatcher(1, l.reslot)
 	return l
+}
+
+func (l *limiter) close() {
+	l.asks.close()
+	l.lates.close()
 }
 
 // flush asks for a batch of jobs: one round trip, one commit. The first statement locks the lanes, so the second sees them as they are.
@@ -94,6 +104,37 @@ func (l *limiter) flush(ctx context.Context, asks []admitAsk) ([]dbsqlc.AttemptA
 	}
 	l.clock.observe(admitted[0].NowUs)
 	return admitted, nil
+}
+
+// reslot gives late requests new slots, as flush does new ones.
+func (l *limiter) reslot(ctx context.Context, asks []lateAsk) ([]dbsqlc.LaneReslotManyRow, error) {
+	lanes, tats := make([]int64, len(asks)), make([]int64, len(asks))
+	for i, ask := range asks {
+		lanes[i], tats[i] = ask.laneID, ask.tatUS
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(dbsqlc.LaneLock, lanes)
+	batch.Queue(dbsqlc.LaneReslotMany, lanes, tats)
+	results := l.pool.SendBatch(ctx, batch)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, fmt.Errorf("lock lanes: %w", err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, fmt.Errorf("take new slots: %w", err)
+	}
+	slots, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.LaneReslotManyRow])
+	if err != nil {
+		return nil, fmt.Errorf("take new slots: %w", err)
+	}
+	if err := results.Close(); err != nil {
+		return nil, fmt.Errorf("commit new slots: %w", err)
+	}
+	if len(slots) != len(asks) {
+		return nil, fmt.Errorf("take new slots: %d answers to %d asks", len(slots), len(asks))
+	}
+	return slots, nil
 }
 
 // admit asks until the delivery is granted or has to leave: settled, paused, or its turn is further away than a worker may wait. What is
@@ -168,7 +209,7 @@ func (l *limiter) awaitSlot(ctx context.Context, a admission) bool {
 		if l.clock.now()-slot <= a.MarginUs-travel.Microseconds() {
 			return true
 		}
-		next, err := l.queries.LaneReslot(ctx, l.pool, tat, a.LaneID)
+		next, err := l.lates.do(lateAsk{a.LaneID, tat})
 		if err != nil || time.Duration(next.SlotUs-l.clock.now())*time.Microsecond > maxWait {
 			return false
 		}

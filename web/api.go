@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,9 +60,9 @@ func (s *Server) mountAPI(e *echo.Echo) {
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "Made by weir token create, or on the panel's settings page."},
 	}
-	group := e.Group(apiPrefix, unescapeParams)
+	group := e.Group(apiPrefix) // without middleware: that would answer 404 where 405 is right
 	api := humaecho.NewWithGroup(e, group, config)
-	api.UseMiddleware(s.requireScope(api))
+	api.UseMiddleware(prepare, s.requireScope)
 
 	s.mountEvents(api, group)
 	s.mountDestinations(api)
@@ -79,44 +80,31 @@ func (s *Server) apiVersion() string {
 	return s.Version
 }
 
-// unescapeParams makes path parameters what the caller meant: Echo routes by the escaped path where there is one, and then leaves the
-// parameters escaped. Event ids may hold slashes.
-func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if c.Request().URL.RawPath != "" {
-			values := c.ParamValues()
-			plain := make([]string, len(values))
-			for i, value := range values {
-				var err error
-				if plain[i], err = url.PathUnescape(value); err != nil {
-					return echo.ErrNotFound
-				}
+// prepare makes path parameters what the caller meant: Echo routes by the escaped path where there is one, and then leaves the parameters
+// escaped. Event ids may hold slashes.
+func prepare(ctx huma.Context, next func(huma.Context)) {
+	c := humaecho.Unwrap(ctx)
+	if c.Request().URL.RawPath != "" {
+		plain := slices.Clone(c.ParamValues())
+		for i, value := range plain {
+			if text, err := url.PathUnescape(value); err == nil { // net/http has refused what cannot be unescaped
+				plain[i] = text
 			}
-			c.SetParamValues(plain...)
 		}
-		c.Response().Header().Set("Cache-Control", "no-store")
-		c.Response().Header().Set("X-Content-Type-Options", "nosniff")
-		return next(c)
+		c.SetParamValues(plain...)
 	}
+	ctx.SetHeader("Cache-Control", "no-store")
+	next(ctx)
 }
 
 // requireScope lets a request through to its operation when its token has the operation's scope.
-func (s *Server) requireScope(api huma.API) func(huma.Context, func(huma.Context)) {
-	return func(ctx huma.Context, next func(huma.Context)) {
-		who, err := s.authorize(ctx.Context(), ctx.Header("Authorization"), scopeOf(ctx.Operation()))
-		if err != nil {
-			s.writeProblem(humaecho.Unwrap(ctx), s.withHeader(humaecho.Unwrap(ctx), s.problem(ctx.Context(), err)))
-			return
-		}
-		next(huma.WithValue(ctx, callerKey{}, who))
+func (s *Server) requireScope(ctx huma.Context, next func(huma.Context)) {
+	who, err := s.authorize(ctx.Context(), ctx.Header("Authorization"), scopeOf(ctx.Operation()))
+	if err != nil {
+		s.handleError(err, humaecho.Unwrap(ctx))
+		return
 	}
-}
-
-func (s *Server) withHeader(c echo.Context, p *Problem) *Problem {
-	for name, values := range p.header {
-		c.Response().Header()[name] = values
-	}
-	return p
+	next(huma.WithValue(ctx, callerKey{}, who))
 }
 
 func scopeOf(op *huma.Operation) string {
@@ -149,13 +137,13 @@ func register[I, O any](s *Server, api huma.API, op huma.Operation, handler func
 	})
 }
 
-// rawBody is a body that the handler reads itself, with decodeBody: its errors then name the fields as the caller wrote them, unknown
+// RawInput is a body that the handler reads itself, with decodeBody: its errors then name the fields as the caller wrote them, unknown
 // fields are refused, and null can be told from left out.
-type rawBody struct {
+type RawInput struct {
 	RawBody []byte
 }
 
-// registerBody is register for an operation with a rawBody; Body is what the OpenAPI document says of it.
+// registerBody is register for an operation with a RawInput; Body is what the OpenAPI document says of it.
 func registerBody[Body, I, O any](s *Server, api huma.API, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
 	body := &huma.RequestBody{}
 	op.RequestBody = body
@@ -308,8 +296,8 @@ type Page[T any] struct {
 	NextCursor *string `json:"next_cursor" doc:"Give it as cursor for the next page; null at the end. A page may have fewer items than asked for and still go on."`
 }
 
-// pageInput is embedded by every list.
-type pageInput struct {
+// PageInput is embedded by every list.
+type PageInput struct {
 	Cursor string `query:"cursor" maxLength:"100" doc:"next_cursor of the page before."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }

@@ -27,7 +27,6 @@ import (
 
 // apiBundle is a whole server over real HTTP, with a token of every scope, and a receiver that answers what the test says.
 type apiBundle struct {
-	t        *testing.T
 	pool     *pgxpool.Pool
 	engine   *jobs.Engine
 	keyring  *db.Keyring
@@ -43,7 +42,7 @@ type apiBundle struct {
 
 func setupAPI(t *testing.T) *apiBundle {
 	t.Helper()
-	b := &apiBundle{t: t, pool: dbtest.Pool(t), keyring: dbfactory.Keyring(t)}
+	b := &apiBundle{pool: dbtest.Pool(t), keyring: dbfactory.Keyring(t)}
 	b.status.Store(http.StatusOK)
 	b.receiver = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -59,6 +58,11 @@ func setupAPI(t *testing.T) *apiBundle {
 		Pool: b.pool, Keyring: b.keyring, Sender: webhook.NewSender(webhook.SenderOptions{Guard: guard}), Log: log, Workers: 50, DiscoveryInterval: time.Hour,
 	})
 	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, b.engine.Stop(ctx))
+	})
 	b.server, err = New(Options{Pool: b.pool, Engine: b.engine, Keyring: b.keyring, Guard: guard, Log: log})
 	require.NoError(t, err)
 	listener := httptest.NewServer(b.server.Handler())
@@ -73,14 +77,9 @@ func setupAPI(t *testing.T) *apiBundle {
 }
 
 // work starts the engine; without it nothing is sent.
-func (b *apiBundle) work() {
-	b.t.Helper()
-	require.NoError(b.t, b.engine.Start(b.t.Context()))
-	b.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		require.NoError(b.t, b.engine.Stop(ctx))
-	})
+func (b *apiBundle) work(t *testing.T) {
+	t.Helper()
+	require.NoError(t, b.engine.Start(t.Context()))
 }
 
 type answer struct {
@@ -110,49 +109,49 @@ func (a answer) field(t *testing.T, path string) any {
 	return value
 }
 
-func (b *apiBundle) call(token, method, path, body string) answer {
-	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
-	require.NoError(b.t, err)
+func (b *apiBundle) call(t *testing.T, token, method, path, body string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
+	require.NoError(t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := http.DefaultClient.Do(request)
-	require.NoError(b.t, err)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
-	require.NoError(b.t, err)
+	require.NoError(t, err)
 	return answer{response.StatusCode, response.Header, raw}
 }
 
-func (b *apiBundle) do(method, path, body string) answer {
-	b.t.Helper()
-	return b.call(b.admin, method, "/api/v1"+path, body)
+func (b *apiBundle) do(t *testing.T, method, path, body string) answer {
+	t.Helper()
+	return b.call(t, b.admin, method, "/api/v1"+path, body)
 }
 
 // ok is do for a call that has to answer this status.
-func (b *apiBundle) ok(status int, method, path, body string) answer {
-	b.t.Helper()
-	a := b.do(method, path, body)
-	require.Equal(b.t, status, a.status, "%s %s: %s", method, path, a.body)
+func (b *apiBundle) ok(t *testing.T, status int, method, path, body string) answer {
+	t.Helper()
+	a := b.do(t, method, path, body)
+	require.Equal(t, status, a.status, "%s %s: %s", method, path, a.body)
 	return a
 }
 
 // refused is do for a call whose problem has to name this field.
-func (b *apiBundle) refused(method, path, body, field, says string) answer {
-	b.t.Helper()
-	a := b.ok(http.StatusBadRequest, method, path, body)
-	require.Equal(b.t, "application/problem+json", a.header.Get("Content-Type"))
-	require.Equal(b.t, field, a.field(b.t, "errors.0.field"), "%s", a.body)
-	require.Contains(b.t, a.field(b.t, "errors.0.message"), says)
-	require.Contains(b.t, a.field(b.t, "detail"), field)
+func (b *apiBundle) refused(t *testing.T, method, path, body, field, says string) answer {
+	t.Helper()
+	a := b.ok(t, http.StatusBadRequest, method, path, body)
+	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
+	require.Equal(t, field, a.field(t, "errors.0.field"), "%s", a.body)
+	require.Contains(t, a.field(t, "errors.0.message"), says)
+	require.Contains(t, a.field(t, "detail"), field)
 	return a
 }
 
-func (b *apiBundle) destination(extra string) string {
-	b.t.Helper()
-	a := b.ok(201, "POST", "/destinations", fmt.Sprintf(`{"name": "Destination %d", "url": %q%s}`, b.serial.Add(1), b.receiver.URL+"/hook", extra))
-	return a.field(b.t, "id").(string)
+func (b *apiBundle) destination(t *testing.T, extra string) string {
+	t.Helper()
+	a := b.ok(t, 201, "POST", "/destinations", fmt.Sprintf(`{"name": "Destination %d", "url": %q%s}`, b.serial.Add(1), b.receiver.URL+"/hook", extra))
+	return a.field(t, "id").(string)
 }
 
 func TestAPI(t *testing.T) {
@@ -160,7 +159,7 @@ func TestAPI(t *testing.T) {
 	b := setupAPI(t)
 
 	t.Run("describes itself, and the description names every operation", func(t *testing.T) {
-		a := b.call("", "GET", "/api/v1/openapi.json", "")
+		a := b.call(t, "", "GET", "/api/v1/openapi.json", "")
 		require.Equal(t, 200, a.status)
 		require.Contains(t, a.field(t, "openapi"), "3.1")
 		for _, path := range []string{"/events", "/events/batch", "/events/{id}", "/events/{id}/payload", "/destinations", "/destinations/{id}/secrets/rotate",
@@ -172,12 +171,12 @@ func TestAPI(t *testing.T) {
 	})
 
 	t.Run("asks for a token, and for the right scope", func(t *testing.T) {
-		a := b.call("", "GET", "/api/v1/events", "")
+		a := b.call(t, "", "GET", "/api/v1/events", "")
 		require.Equal(t, 401, a.status)
 		require.Contains(t, a.header.Get("WWW-Authenticate"), "Bearer")
 		require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
 		for _, wrong := range []string{"weir_nonsense", "x", strings.Repeat("weir_", 1000), b.admin + "x"} {
-			require.Equal(t, 401, b.call(wrong, "GET", "/api/v1/events", "").status)
+			require.Equal(t, 401, b.call(t, wrong, "GET", "/api/v1/events", "").status)
 		}
 		for _, c := range []struct {
 			token, method, path string
@@ -188,18 +187,18 @@ func TestAPI(t *testing.T) {
 			{b.read, "POST", "/destinations", 403}, {b.publish, "POST", "/destinations", 403}, {b.read, "GET", "/tokens", 403},
 			{b.read, "POST", "/replays", 403}, {b.read, "PATCH", "/lanes/lane_1", 403}, {b.read, "GET", "/lanes", 200},
 		} {
-			require.Equal(t, c.status, b.call(c.token, c.method, "/api/v1"+c.path, "").status, "%s %s", c.method, c.path)
+			require.Equal(t, c.status, b.call(t, c.token, c.method, "/api/v1"+c.path, "").status, "%s %s", c.method, c.path)
 		}
 	})
 
 	t.Run("answers problems for what is not there and what is not allowed", func(t *testing.T) {
 		for path, status := range map[string]int{"/api": 404, "/api/v1": 404, "/api/v1/nothing": 404, "/api/v1/events/a/b/c": 404} {
-			a := b.call(b.admin, "GET", path, "")
+			a := b.call(t, b.admin, "GET", path, "")
 			require.Equal(t, status, a.status, path)
 			require.Equal(t, "application/problem+json", a.header.Get("Content-Type"), path)
 			require.InDelta(t, status, a.field(t, "status"), 0)
 		}
-		a := b.call(b.admin, "PUT", "/api/v1/events", "{}")
+		a := b.call(t, b.admin, "PUT", "/api/v1/events", "{}")
 		require.Equal(t, 405, a.status)
 		require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
 	})
@@ -207,7 +206,7 @@ func TestAPI(t *testing.T) {
 	t.Run("answers 404 to ids that cannot be, and never 500", func(t *testing.T) {
 		for _, id := range []string{"dst_", "dst_99999999999999999999", "dst_-1", "dst_0", "dst_01", "dlv_x", "dst_1%00", "%FF", "'", "dst_999", "lane_1x"} {
 			for _, path := range []string{"/destinations/", "/lanes/", "/deliveries/", "/replays/", "/events/"} {
-				require.Equal(t, 404, b.do("GET", path+id, "").status, path+id)
+				require.Equal(t, 404, b.do(t, "GET", path+id, "").status, path+id)
 			}
 		}
 	})
@@ -215,7 +214,7 @@ func TestAPI(t *testing.T) {
 	t.Run("answers 400 to parameters that cannot be, and never 500", func(t *testing.T) {
 		for _, query := range []string{"limit=0", "limit=-1", "limit=1000000", "limit=x", "limit=99999999999999999999", "cursor=x", "cursor=aTE", "cursor=aS0x",
 			"state=nope", "subject=%00", "subject=%FF", "event=%00", "destination=dst_x", "destination=1"} {
-			a := b.do("GET", "/deliveries?"+query, "")
+			a := b.do(t, "GET", "/deliveries?"+query, "")
 			want := 400
 			if query == "cursor=aTE" { // i1: a real cursor, of a row that is long gone
 				want = 200
@@ -223,13 +222,18 @@ func TestAPI(t *testing.T) {
 			require.Equal(t, want, a.status, "%s: %s", query, a.body)
 		}
 		for _, query := range []string{"type=%00", "tenant=%FF", "subject=%01", "cursor=..", "limit=201"} {
-			require.Equal(t, 400, b.do("GET", "/events?"+query, "").status, query)
+			require.Equal(t, 400, b.do(t, "GET", "/events?"+query, "").status, query)
 		}
 		for _, query := range []string{"subject='", "page=-1", "sort=drop", "event=nothing"} {
-			require.Equal(t, 200, b.do("GET", "/deliveries?"+query, "").status, query)
+			require.Equal(t, 200, b.do(t, "GET", "/deliveries?"+query, "").status, query)
 		}
-		require.Equal(t, 400, b.do("GET", "/destinations?search=%00", "").status)
-		require.Equal(t, 200, b.do("GET", "/destinations?search=%25_'", "").status)
+		for _, list := range []string{"/events", "/destinations", "/lanes", "/discovery/runs", "/discovery/refused", "/tokens"} {
+			require.Equal(t, 400, b.do(t, "GET", list+"?limit=0", "").status, list)
+			require.Equal(t, 200, b.do(t, "GET", list+"?limit=1", "").status, list)
+			require.Equal(t, 400, b.do(t, "GET", list+"?cursor=x", "").status, list)
+		}
+		require.Equal(t, 400, b.do(t, "GET", "/destinations?search=%00", "").status)
+		require.Equal(t, 200, b.do(t, "GET", "/destinations?search=%25_'", "").status)
 	})
 
 	t.Run("names the field of a body that cannot be taken, and does not repeat it", func(t *testing.T) {
@@ -238,23 +242,23 @@ func TestAPI(t *testing.T) {
 			`{"subscriptions": {}}`: "subscriptions", `{"nonsense": "s3cret"}`: "nonsense", `[]`: "body", `{"name": "s3cret`: "body", `{} s3cret`: "body",
 			`{"retry": {"schedule": "s3cret"}}`: "retry.schedule", `{"headers": {"X-A": 5}}`: "headers",
 		} {
-			a := b.refused("POST", "/destinations", body, field, "")
+			a := b.refused(t, "POST", "/destinations", body, field, "")
 			require.NotContains(t, string(a.body), "s3cret", body)
 		}
-		require.Equal(t, 413, b.do("POST", "/destinations", `{"name": "`+strings.Repeat("x", maxSmallBody)+`"}`).status)
+		require.Equal(t, 413, b.do(t, "POST", "/destinations", `{"name": "`+strings.Repeat("x", maxSmallBody)+`"}`).status)
 	})
 }
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	b := setupAPI(t)
-	require.Equal(t, 200, b.call("", "GET", "/healthz", "").status)
-	require.Equal(t, 200, b.call("", "GET", "/readyz", "").status)
+	require.Equal(t, 200, b.call(t, "", "GET", "/healthz", "").status)
+	require.Equal(t, 200, b.call(t, "", "GET", "/readyz", "").status)
 
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM schema_migration WHERE version_id = (SELECT max(version_id) FROM schema_migration)")
 	require.NoError(t, err)
-	require.Equal(t, 503, b.call("", "GET", "/readyz", "").status, "a migration is missing")
-	require.Equal(t, 200, b.call("", "GET", "/healthz", "").status)
+	require.Equal(t, 503, b.call(t, "", "GET", "/readyz", "").status, "a migration is missing")
+	require.Equal(t, 200, b.call(t, "", "GET", "/healthz", "").status)
 }
 
 func TestTokens(t *testing.T) {
@@ -262,11 +266,11 @@ func TestTokens(t *testing.T) {
 	b := setupAPI(t)
 
 	t.Run("are shown once, and kept only as a hash", func(t *testing.T) {
-		a := b.ok(201, "POST", "/tokens", `{"name": "ci", "scopes": ["read", "publish", "read"]}`)
+		a := b.ok(t, 201, "POST", "/tokens", `{"name": "ci", "scopes": ["read", "publish", "read"]}`)
 		text := a.field(t, "token").(string)
 		require.True(t, strings.HasPrefix(text, "weir_"))
 		require.Equal(t, []any{"publish", "read"}, a.field(t, "scopes"))
-		list := b.ok(200, "GET", "/tokens", "")
+		list := b.ok(t, 200, "GET", "/tokens", "")
 		require.NotContains(t, string(list.body), text)
 		require.Contains(t, string(list.body), text[len(text)-4:])
 		var found bool
@@ -276,27 +280,27 @@ func TestTokens(t *testing.T) {
 	})
 
 	t.Run("work until they are revoked, and note their use to the minute", func(t *testing.T) {
-		a := b.ok(201, "POST", "/tokens", `{"name": "soon gone", "scopes": ["read"]}`)
+		a := b.ok(t, 201, "POST", "/tokens", `{"name": "soon gone", "scopes": ["read"]}`)
 		id, text := a.field(t, "id").(string), a.field(t, "token").(string)
-		require.Equal(t, 200, b.call(text, "GET", "/api/v1/lanes", "").status)
+		require.Equal(t, 200, b.call(t, text, "GET", "/api/v1/lanes", "").status)
 		used := func() (at *time.Time) {
 			require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT last_used_at FROM api_token WHERE name = 'soon gone'").Scan(&at))
 			return at
 		}
 		first := used()
 		require.NotNil(t, first)
-		require.Equal(t, 200, b.call(text, "GET", "/api/v1/lanes", "").status)
+		require.Equal(t, 200, b.call(t, text, "GET", "/api/v1/lanes", "").status)
 		require.Equal(t, first, used())
-		b.ok(204, "DELETE", "/tokens/"+id, "")
-		require.Equal(t, 401, b.call(text, "GET", "/api/v1/lanes", "").status)
-		b.ok(404, "DELETE", "/tokens/"+id, "")
+		b.ok(t, 204, "DELETE", "/tokens/"+id, "")
+		require.Equal(t, 401, b.call(t, text, "GET", "/api/v1/lanes", "").status)
+		b.ok(t, 404, "DELETE", "/tokens/"+id, "")
 	})
 
 	t.Run("need a name and known scopes", func(t *testing.T) {
-		b.refused("POST", "/tokens", `{"scopes": ["read"]}`, "name", "missing")
-		b.refused("POST", "/tokens", `{"name": "x", "scopes": []}`, "scopes", "at least one")
-		b.refused("POST", "/tokens", `{"name": "x", "scopes": ["read", "root"]}`, "scopes[1]", "want publish")
-		b.refused("POST", "/tokens", `{"name": "a\u0000b", "scopes": ["read"]}`, "name", "control")
+		b.refused(t, "POST", "/tokens", `{"scopes": ["read"]}`, "name", "missing")
+		b.refused(t, "POST", "/tokens", `{"name": "x", "scopes": []}`, "scopes", "at least one")
+		b.refused(t, "POST", "/tokens", `{"name": "x", "scopes": ["read", "root"]}`, "scopes[1]", "want publish")
+		b.refused(t, "POST", "/tokens", `{"name": "a\u0000b", "scopes": ["read"]}`, "name", "control")
 	})
 }
 

@@ -85,7 +85,7 @@ func (s *Server) listDeliveries(ctx context.Context, f deliveryFilter) (Page[Del
 			return Page[Delivery]{}, err
 		}
 	}
-	ids, next, err := scanPage(f.Before, f.Limit, f.State != "" || f.DestinationID != 0, func(before int64, stretch, limit int32) (scanned, error) {
+	ids, next, err := scanPage(f.Before, f.Limit, f.filters(), func(before int64, stretch, limit int32) (scanned, error) {
 		return s.scanDeliveries(ctx, f, before, stretch, limit)
 	})
 	if err != nil {
@@ -93,6 +93,17 @@ func (s *Server) listDeliveries(ctx context.Context, f deliveryFilter) (Page[Del
 	}
 	items, err := s.viewDeliveries(ctx, ids)
 	return Page[Delivery]{Items: items, NextCursor: next}, err
+}
+
+// filters says whether anything is left to filter by, once scanDeliveries has chosen its index.
+func (f deliveryFilter) filters() bool {
+	if f.EventID != "" || f.Subject != "" {
+		return f.State != "" || f.DestinationID != 0
+	}
+	if slices.Contains(attentionStates, f.State) {
+		return f.DestinationID != 0
+	}
+	return f.State != ""
 }
 
 func (s *Server) scanDeliveries(ctx context.Context, f deliveryFilter, before int64, stretch, limit int32) (scanned, error) {
@@ -131,9 +142,11 @@ type scanned struct {
 	Ids     []int64
 }
 
+// A filtered page begins with a short stretch, which is enough where the filter is not rare, and then takes longer ones.
 const (
-	scanStretch = 50_000
-	scanTime    = 700 * time.Millisecond
+	minStretch = 1_000
+	maxStretch = 50_000
+	scanTime   = 700 * time.Millisecond
 )
 
 // scanPage fills a page from stretches. A page that is not full when the time is up goes on where it stopped: its cursor says so, and the
@@ -145,7 +158,7 @@ func scanPage(before int64, limit int, filtered bool, scan func(before int64, st
 	}
 	stretch := int32(limit + 1)
 	if filtered {
-		stretch = scanStretch
+		stretch = minStretch
 	}
 	ids := []int64{}
 	for start := time.Now(); ; {
@@ -163,7 +176,7 @@ func scanPage(before int64, limit int, filtered bool, scan func(before int64, st
 		case time.Since(start) > scanTime:
 			return ids, orNil(formatCursor(part.Floor)), nil
 		}
-		before = part.Floor
+		before, stretch = part.Floor, min(4*stretch, maxStretch)
 	}
 }
 

@@ -13,7 +13,7 @@ func (s *Server) mountDeliveries(api huma.API) {
 }
 
 type listDeliveriesInput struct {
-	pageInput
+	PageInput
 	State       string `query:"state" enum:"pending,retrying,delivered,expired,dead_lettered,superseded,cancelled"`
 	Destination string `query:"destination" maxLength:"40"`
 	Event       string `query:"event" maxLength:"400"`

@@ -33,13 +33,14 @@ func (s *Server) mountDestinations(api huma.API) {
 		"Make a new signing secret; the old ones sign for the overlap"), s.apiRotateSecret)
 }
 
-type destinationPath struct {
+// DestinationPath is exported, like all that inputs embed: huma passes over what is not.
+type DestinationPath struct {
 	ID string `path:"id" maxLength:"40"`
 }
 
 type destinationPathBody struct {
-	destinationPath
-	rawBody
+	DestinationPath
+	RawInput
 }
 
 type destinationOutput struct{ Body Destination }
@@ -55,7 +56,7 @@ type createDestinationOutput struct {
 	Body     createdDestination
 }
 
-func (s *Server) apiCreateDestination(ctx context.Context, in *rawBody) (*createDestinationOutput, error) {
+func (s *Server) apiCreateDestination(ctx context.Context, in *RawInput) (*createDestinationOutput, error) {
 	var body DestinationInput
 	if err := decodeBody(in.RawBody, &body); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (s *Server) apiCreateDestination(ctx context.Context, in *rawBody) (*create
 }
 
 type listDestinationsInput struct {
-	pageInput
+	PageInput
 	Search string `query:"search" maxLength:"200" doc:"Part of the name or URL."`
 }
 
@@ -84,7 +85,7 @@ func (s *Server) apiListDestinations(ctx context.Context, in *listDestinationsIn
 	return &pageOutput[Destination]{page}, nil
 }
 
-func (s *Server) apiGetDestination(ctx context.Context, in *destinationPath) (*destinationOutput, error) {
+func (s *Server) apiGetDestination(ctx context.Context, in *DestinationPath) (*destinationOutput, error) {
 	id, err := parseID(idDestination, in.ID)
 	if err != nil {
 		return nil, err
@@ -116,10 +117,13 @@ func (s *Server) apiUpdateDestination(ctx context.Context, in *destinationPathBo
 	return &destinationOutput{destination}, nil
 }
 
-func (s *Server) apiDeleteDestination(ctx context.Context, in *destinationPath) (*struct{}, error) {
+func (s *Server) apiDeleteDestination(ctx context.Context, in *DestinationPath) (*struct{}, error) {
 	id, err := parseID(idDestination, in.ID)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := s.queries.DestinationGetByID(ctx, s.Pool, id); err != nil {
+		return nil, destinationError(id, err)
 	}
 	return nil, s.Engine.DeleteDestination(ctx, id, "the destination was deleted")
 }
@@ -142,16 +146,22 @@ func (s *Server) apiPauseDestination(ctx context.Context, in *destinationPathBod
 			return nil, err
 		}
 	}
+	if _, err := s.queries.DestinationGetByID(ctx, s.Pool, id); err != nil {
+		return nil, destinationError(id, err)
+	}
 	if err := s.Engine.PauseDestination(ctx, id, body.Reason); err != nil {
 		return nil, err
 	}
 	return s.answerDestination(ctx, id)
 }
 
-func (s *Server) apiResumeDestination(ctx context.Context, in *destinationPath) (*destinationOutput, error) {
+func (s *Server) apiResumeDestination(ctx context.Context, in *DestinationPath) (*destinationOutput, error) {
 	id, err := parseID(idDestination, in.ID)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := s.queries.DestinationGetByID(ctx, s.Pool, id); err != nil {
+		return nil, destinationError(id, err)
 	}
 	if err := s.Engine.ResumeDestination(ctx, id); err != nil {
 		return nil, err
@@ -201,7 +211,7 @@ type TestResult struct {
 
 type testOutput struct{ Body TestResult }
 
-func (s *Server) apiTestDestination(ctx context.Context, in *destinationPath) (*testOutput, error) {
+func (s *Server) apiTestDestination(ctx context.Context, in *DestinationPath) (*testOutput, error) {
 	id, err := parseID(idDestination, in.ID)
 	if err != nil {
 		return nil, err

@@ -29,19 +29,20 @@ type DiscoveryRun struct {
 	Error      string    `json:"error"`
 }
 
-func (s *Server) apiListRuns(ctx context.Context, in *pageInput) (*pageOutput[DiscoveryRun], error) {
+func (s *Server) apiListRuns(ctx context.Context, in *PageInput) (*pageOutput[DiscoveryRun], error) {
+	limit := clampLimit(in.Limit)
 	before, err := parseCursor(in.Cursor, firstPage)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.queries.DiscoveryRunList(ctx, s.Pool, before, int32(in.Limit+1))
+	rows, err := s.queries.DiscoveryRunList(ctx, s.Pool, before, int32(limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("list discovery runs: %w", err)
 	}
 	page := Page[DiscoveryRun]{Items: []DiscoveryRun{}}
-	if len(rows) > in.Limit {
-		rows = rows[:in.Limit]
-		page.NextCursor = orNil(formatCursor(rows[in.Limit-1].ID))
+	if len(rows) > limit {
+		rows = rows[:limit]
+		page.NextCursor = orNil(formatCursor(rows[limit-1].ID))
 	}
 	for _, row := range rows {
 		page.Items = append(page.Items, DiscoveryRun{
@@ -65,19 +66,20 @@ type RefusedRow struct {
 	Reason    *string    `json:"reason"`
 }
 
-func (s *Server) apiListRefused(ctx context.Context, in *pageInput) (*pageOutput[RefusedRow], error) {
+func (s *Server) apiListRefused(ctx context.Context, in *PageInput) (*pageOutput[RefusedRow], error) {
+	limit := clampLimit(in.Limit)
 	before, err := parseCursor(in.Cursor, firstPage)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.queries.OutboxListRefused(ctx, s.Pool, before, int32(in.Limit+1))
+	rows, err := s.queries.OutboxListRefused(ctx, s.Pool, before, int32(limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("list refused rows: %w", err)
 	}
 	page := Page[RefusedRow]{Items: []RefusedRow{}}
-	if len(rows) > in.Limit {
-		rows = rows[:in.Limit]
-		page.NextCursor = orNil(formatCursor(rows[in.Limit-1].ID))
+	if len(rows) > limit {
+		rows = rows[:limit]
+		page.NextCursor = orNil(formatCursor(rows[limit-1].ID))
 	}
 	for _, row := range rows {
 		page.Items = append(page.Items, RefusedRow{

@@ -212,7 +212,7 @@ func discoveryRegion(m discoveryModel) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div class=\"scroll\"><table class=\"fold\"><caption class=\"sr\">Discovery runs, newest first</caption> <thead><tr><th scope=\"col\">Ended</th><th scope=\"col\">Source</th><th scope=\"col\">Result</th><th scope=\"col\" class=\"num\">Read</th><th scope=\"col\" class=\"num\">New</th><th scope=\"col\" class=\"num\">Duplicate</th><th scope=\"col\" class=\"num\">Refused</th><th scope=\"col\" class=\"num\">Deliveries</th><th scope=\"col\" class=\"num\">Took</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div class=\"scroll\"><table class=\"fold dense\"><caption class=\"sr\">Discovery runs, newest first</caption> <thead><tr><th scope=\"col\">Ended</th><th scope=\"col\">Source</th><th scope=\"col\">Result</th><th scope=\"col\" class=\"num\">Read</th><th scope=\"col\" class=\"num\">New</th><th scope=\"col\" class=\"num\">Duplicate</th><th scope=\"col\" class=\"num\">Refused</th><th scope=\"col\" class=\"num\">Deliveries</th><th scope=\"col\" class=\"num\">Took</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -385,7 +385,7 @@ func discoveryRegion(m discoveryModel) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<div class=\"scroll\"><table class=\"fold\"><caption class=\"sr\">Refused outbox rows, newest first</caption> <thead><tr><th scope=\"col\" class=\"num\">Row</th><th scope=\"col\">Refused</th><th scope=\"col\">Reason</th><th scope=\"col\">Type</th><th scope=\"col\">Subject</th><th scope=\"col\">Event id</th><th scope=\"col\" class=\"num\">Payload</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<div class=\"scroll\"><table class=\"fold dense\"><caption class=\"sr\">Refused outbox rows, newest first</caption> <thead><tr><th scope=\"col\" class=\"num\">Row</th><th scope=\"col\">Refused</th><th scope=\"col\">Reason</th><th scope=\"col\">Type</th><th scope=\"col\">Subject</th><th scope=\"col\">Event id</th><th scope=\"col\" class=\"num\">Payload</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -95,7 +95,7 @@ func (s *Server) mountEvents(api huma.API, group *echo.Group) {
 
 type publishOutput struct{ Body receiptBody }
 
-func (s *Server) publishEvent(ctx context.Context, in *rawBody) (*publishOutput, error) {
+func (s *Server) publishEvent(ctx context.Context, in *RawInput) (*publishOutput, error) {
 	event, err := jobs.ParseEvent(in.RawBody)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s *Server) publishEvent(ctx context.Context, in *rawBody) (*publishOutput,
 }
 
 type listEventsInput struct {
-	pageInput
+	PageInput
 	Type    string `query:"type" maxLength:"100"`
 	Subject string `query:"subject" maxLength:"255"`
 	Tenant  string `query:"tenant" maxLength:"100"`

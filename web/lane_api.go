@@ -48,19 +48,20 @@ func (s *Server) mountLanes(api huma.API) {
 	registerBody[LaneInput](s, api, operation(http.MethodPatch, "/lanes/{id}", "update-lane", ScopeAdmin, "Change a lane's budget"), s.apiUpdateLane)
 }
 
-func (s *Server) apiListLanes(ctx context.Context, in *pageInput) (*pageOutput[Lane], error) {
+func (s *Server) apiListLanes(ctx context.Context, in *PageInput) (*pageOutput[Lane], error) {
+	limit := clampLimit(in.Limit)
 	after, err := parseCursor(in.Cursor, 0)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.queries.LaneList(ctx, s.Pool, after, int32(in.Limit+1))
+	rows, err := s.queries.LaneList(ctx, s.Pool, after, int32(limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("list lanes: %w", err)
 	}
 	page := Page[Lane]{Items: []Lane{}}
-	if len(rows) > in.Limit {
-		rows = rows[:in.Limit]
-		page.NextCursor = orNil(formatCursor(rows[in.Limit-1].ID))
+	if len(rows) > limit {
+		rows = rows[:limit]
+		page.NextCursor = orNil(formatCursor(rows[limit-1].ID))
 	}
 	for _, row := range rows {
 		page.Items = append(page.Items, laneOf(row))
@@ -68,13 +69,14 @@ func (s *Server) apiListLanes(ctx context.Context, in *pageInput) (*pageOutput[L
 	return &pageOutput[Lane]{page}, nil
 }
 
-type laneInput struct {
+// LanePath names a lane.
+type LanePath struct {
 	ID string `path:"id" maxLength:"40"`
 }
 
 type laneOutput struct{ Body Lane }
 
-func (s *Server) apiGetLane(ctx context.Context, in *laneInput) (*laneOutput, error) {
+func (s *Server) apiGetLane(ctx context.Context, in *LanePath) (*laneOutput, error) {
 	id, err := parseID(idLane, in.ID)
 	if err != nil {
 		return nil, err
@@ -87,8 +89,8 @@ func (s *Server) apiGetLane(ctx context.Context, in *laneInput) (*laneOutput, er
 }
 
 type laneUpdateInput struct {
-	laneInput
-	rawBody
+	LanePath
+	RawInput
 }
 
 func (s *Server) apiUpdateLane(ctx context.Context, in *laneUpdateInput) (*laneOutput, error) {

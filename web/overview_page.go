@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,6 +65,7 @@ func (s *Server) overviewPage(c echo.Context) error {
 			m.Attention = append(m.Attention, a)
 		}
 	}
+	slices.SortStableFunc(m.Attention, func(a, b attention) int { return strings.Compare(a.Tone, b.Tone) }) // bad before warn
 	if m.Recent, err = s.recentDeliveries(ctx, 0, 8); err != nil {
 		return err
 	}

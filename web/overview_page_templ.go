@@ -143,7 +143,7 @@ func overviewRegion(m overviewModel) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = stat(statModel{Label: "Oldest due since", Value: lateWords(m), Tone: lateTone(m), Hint: "of active destinations that are not held", Testid: "oldest"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = stat(statModel{Label: "Oldest waiting", Value: lateWords(m), Tone: lateTone(m), Hint: lateHint(m), Testid: "oldest"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -731,6 +731,13 @@ func lateWords(m overviewModel) string {
 		return "–"
 	}
 	return ui.Span(m.Late)
+}
+
+func lateHint(m overviewModel) string {
+	if m.Late == 0 {
+		return "nothing is late"
+	}
+	return "past its time, not held or paused"
 }
 
 func lateTone(m overviewModel) string {

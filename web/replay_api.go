@@ -50,7 +50,7 @@ type ReplayAnswer struct {
 
 type replayOutput struct{ Body ReplayAnswer }
 
-func (s *Server) apiReplay(ctx context.Context, in *rawBody) (*replayOutput, error) {
+func (s *Server) apiReplay(ctx context.Context, in *RawInput) (*replayOutput, error) {
 	var body replayBody
 	if err := decodeBody(in.RawBody, &body); err != nil {
 		return nil, err

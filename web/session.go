@@ -23,17 +23,11 @@ const (
 // newSessions keeps sessions in the database, under the hash of their token: whoever reads the table cannot use one. A session ends after
 // 12 hours without a page, and after 7 days in any case.
 func newSessions(pool *pgxpool.Pool, queries *dbsqlc.Queries, secure bool) *scs.SessionManager {
-	m := scs.New()
-	m.Store = &sessionStore{pool, queries}
-	m.HashTokenInStore = true
-	m.IdleTimeout = 12 * time.Hour
-	m.Lifetime = 7 * 24 * time.Hour
-	m.Cookie.Name = "weir_session"
-	m.Cookie.HttpOnly = true
-	m.Cookie.Secure = secure
-	m.Cookie.SameSite = http.SameSiteLaxMode
-	m.Cookie.Path = "/"
-	return m
+	// Not scs.New: that starts a goroutine for a store in memory, which nothing could end.
+	return &scs.SessionManager{
+		Store: &sessionStore{pool, queries}, HashTokenInStore: true, Codec: scs.GobCodec{}, IdleTimeout: 12 * time.Hour, Lifetime: 7 * 24 * time.Hour,
+		Cookie: scs.SessionCookie{Name: "weir_session", Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode, Persist: true},
+	}
 }
 
 type sessionStore struct {

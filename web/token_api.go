@@ -29,7 +29,7 @@ type createTokenOutput struct {
 	}
 }
 
-func (s *Server) apiCreateToken(ctx context.Context, in *rawBody) (*createTokenOutput, error) {
+func (s *Server) apiCreateToken(ctx context.Context, in *RawInput) (*createTokenOutput, error) {
 	var body tokenBody
 	if err := decodeBody(in.RawBody, &body); err != nil {
 		return nil, err
@@ -43,19 +43,20 @@ func (s *Server) apiCreateToken(ctx context.Context, in *rawBody) (*createTokenO
 	return out, nil
 }
 
-func (s *Server) apiListTokens(ctx context.Context, in *pageInput) (*pageOutput[Token], error) {
+func (s *Server) apiListTokens(ctx context.Context, in *PageInput) (*pageOutput[Token], error) {
+	limit := clampLimit(in.Limit)
 	after, err := parseCursor(in.Cursor, 0)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := s.listTokens(ctx, after, in.Limit+1)
+	tokens, err := s.listTokens(ctx, after, limit+1)
 	if err != nil {
 		return nil, err
 	}
 	page := Page[Token]{Items: tokens}
-	if len(tokens) > in.Limit {
-		page.Items = tokens[:in.Limit]
-		last, err := parseID(idToken, page.Items[in.Limit-1].ID)
+	if len(tokens) > limit {
+		page.Items = tokens[:limit]
+		last, err := parseID(idToken, page.Items[limit-1].ID)
 		if err != nil {
 			return nil, err
 		}

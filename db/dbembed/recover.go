@@ -78,7 +78,7 @@ func (c cluster) stopOrphan(ctx context.Context, old postmaster, bin binary) err
 // readPostmaster reads postmaster.pid. Its lines: pid, data directory, start time, port, socket directory, address, …;
 // a server that was killed while starting has written only some.
 func readPostmaster(path string) (postmaster, error) {
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(path) //nolint:gosec // below the data directory, which is the operator's
 	if err != nil {
 		return postmaster{}, err
 	}

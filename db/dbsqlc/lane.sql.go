@@ -321,25 +321,52 @@ func (q *Queries) LaneRecount(ctx context.Context, db DBTX, ids []int64) ([]int6
 	return items, nil
 }
 
-const LaneReslot = `-- name: LaneReslot :one
-UPDATE lane SET tat_us = greatest(CASE WHEN tat_us = $1 THEN tat_us - period_us ELSE tat_us END, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) + period_us
-WHERE id = $2
-RETURNING greatest((extract(epoch FROM clock_timestamp()) * 1e6)::bigint, tat_us - period_us - tau_us)::bigint AS slot_us, tat_us
+const LaneReslotMany = `-- name: LaneReslotMany :many
+WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
+ask AS (
+    SELECT unnest($1::bigint[]) AS lane_id, unnest($2::bigint[]) AS tat_us, generate_subscripts($1::bigint[], 1) AS ord
+),
+r AS MATERIALIZED (
+    SELECT ask.ord, lane.id, lane.period_us, lane.tau_us, t.now_us, row_number() OVER (PARTITION BY lane.id ORDER BY ask.ord) AS rank,
+        greatest(t.now_us, CASE WHEN lane.tat_us = ask.tat_us AND count(*) OVER (PARTITION BY lane.id) = 1
+            THEN lane.tat_us - lane.period_us ELSE lane.tat_us END) AS base_us
+    FROM ask JOIN lane ON lane.id = ask.lane_id CROSS JOIN t
+),
+taken AS (
+    UPDATE lane SET tat_us = n.tat_us
+    FROM (SELECT r.id, max(r.base_us + r.rank * r.period_us) AS tat_us FROM r GROUP BY r.id) n
+    WHERE lane.id = n.id RETURNING lane.id
+)
+SELECT greatest(r.now_us, r.base_us + (r.rank - 1) * r.period_us - r.tau_us)::bigint AS slot_us, (r.base_us + r.rank * r.period_us)::bigint AS tat_us
+FROM r ORDER BY r.ord
 `
 
-type LaneReslotRow struct {
+type LaneReslotManyRow struct {
 	SlotUs int64
 	TatUs  int64
 }
 
-// A new send time for one request that is late for its old one; its place in flight is kept. Where nothing has been granted after it
-// (the lane's tat is the one that its own grant left), its token moves along with it and nothing is lost; otherwise it takes a new one.
-// The row lock makes clock_timestamp() the time after the wait. Returns database microseconds.
-func (q *Queries) LaneReslot(ctx context.Context, db DBTX, tatUs int64, iD int64) (LaneReslotRow, error) {
-	row := db.QueryRow(ctx, LaneReslot, tatUs, iD)
-	var i LaneReslotRow
-	err := row.Scan(&i.SlotUs, &i.TatUs)
-	return i, err
+// New send times for requests that are late for theirs; their places in flight are kept. Where nothing has been granted after a lone one
+// (the lane's tat is the one that its own grant left), its token moves along with it and nothing is lost; otherwise each takes a new one.
+// Runs after LaneLock in the same transaction; one row back per request, in order. Times are database microseconds.
+func (q *Queries) LaneReslotMany(ctx context.Context, db DBTX, ids []int64, tatsUs []int64) ([]LaneReslotManyRow, error) {
+	rows, err := db.Query(ctx, LaneReslotMany, ids, tatsUs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LaneReslotManyRow{}
+	for rows.Next() {
+		var i LaneReslotManyRow
+		if err := rows.Scan(&i.SlotUs, &i.TatUs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const LaneRoom = `-- name: LaneRoom :many

@@ -56,13 +56,27 @@ RETURNING lane.id;
 -- After a pause the burst is not at once available: the first request leaves now, the burst builds up from there.
 UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint + tau_us) WHERE id = @id AND period_us > 0;
 
--- name: LaneReslot :one
--- A new send time for one request that is late for its old one; its place in flight is kept. Where nothing has been granted after it
--- (the lane's tat is the one that its own grant left), its token moves along with it and nothing is lost; otherwise it takes a new one.
--- The row lock makes clock_timestamp() the time after the wait. Returns database microseconds.
-UPDATE lane SET tat_us = greatest(CASE WHEN tat_us = @tat_us THEN tat_us - period_us ELSE tat_us END, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint) + period_us
-WHERE id = @id
-RETURNING greatest((extract(epoch FROM clock_timestamp()) * 1e6)::bigint, tat_us - period_us - tau_us)::bigint AS slot_us, tat_us;
+-- name: LaneReslotMany :many
+-- New send times for requests that are late for theirs; their places in flight are kept. Where nothing has been granted after a lone one
+-- (the lane's tat is the one that its own grant left), its token moves along with it and nothing is lost; otherwise each takes a new one.
+-- Runs after LaneLock in the same transaction; one row back per request, in order. Times are database microseconds.
+WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
+ask AS (
+    SELECT unnest(@ids::bigint[]) AS lane_id, unnest(@tats_us::bigint[]) AS tat_us, generate_subscripts(@ids::bigint[], 1) AS ord
+),
+r AS MATERIALIZED (
+    SELECT ask.ord, lane.id, lane.period_us, lane.tau_us, t.now_us, row_number() OVER (PARTITION BY lane.id ORDER BY ask.ord) AS rank,
+        greatest(t.now_us, CASE WHEN lane.tat_us = ask.tat_us AND count(*) OVER (PARTITION BY lane.id) = 1
+            THEN lane.tat_us - lane.period_us ELSE lane.tat_us END) AS base_us
+    FROM ask JOIN lane ON lane.id = ask.lane_id CROSS JOIN t
+),
+taken AS (
+    UPDATE lane SET tat_us = n.tat_us
+    FROM (SELECT r.id, max(r.base_us + r.rank * r.period_us) AS tat_us FROM r GROUP BY r.id) n
+    WHERE lane.id = n.id RETURNING lane.id
+)
+SELECT greatest(r.now_us, r.base_us + (r.rank - 1) * r.period_us - r.tau_us)::bigint AS slot_us, (r.base_us + r.rank * r.period_us)::bigint AS tat_us
+FROM r ORDER BY r.ord;
 
 -- name: LaneRoom :many
 -- How many more deliveries each lane's window takes. Read without a lock: fan-out adds under the lock afterwards, then promotes.

@@ -142,5 +142,6 @@ function enhance(root) {
 customElements.define("live-region", LiveRegion);
 document.documentElement.classList.add("js");
 enhance(document);
+document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 setInterval(tick, 1000);
 tick();

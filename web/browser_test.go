@@ -1,0 +1,131 @@
+package web
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// newBrowser is a tab of a headless Chromium, and what its console says that it should not. With CI=true there must be one.
+func newBrowser(t *testing.T) (context.Context, func() []string) {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("no Chromium was found, and with CI=true the browser test must run: apt-get install -y chromium")
+		}
+		t.Skip("no Chromium was found, so the pages are not tried in a browser: apt-get install -y chromium")
+	}
+	options := slices.Clone(chromedp.DefaultExecAllocatorOptions[:])
+	options = append(options, chromedp.ExecPath(path))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	timed, cancelTimed := context.WithTimeout(ctx, 90*time.Second)
+	require.NoError(t, chromedp.Do(timed, chromedp.Navigate("about:blank")))
+
+	var (
+		mu       sync.Mutex
+		problems []string
+		read     = make(chan struct{})
+	)
+	messages := chromedp.Console(timed)
+	go func() {
+		defer close(read)
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			if m.Type == chromedp.ConsoleError || m.Type == chromedp.ConsoleWarning || m.IsException() {
+				mu.Lock()
+				problems = append(problems, m.Text)
+				mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancelTimed()
+		_ = chromedp.Cancel(ctx)
+		cancel()
+		stop()
+		<-read
+	})
+	return timed, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(problems)
+	}
+}
+
+func TestPanelInABrowser(t *testing.T) {
+	t.Parallel()
+	ctx, problems := newBrowser(t)
+	p := newPanel(t)
+	text := func(sel string) string {
+		t.Helper()
+		got, err := chromedp.Run(ctx, chromedp.Text(chromedp.CSS(sel)))
+		require.NoError(t, err)
+		return got
+	}
+
+	// The first administrator follows the link.
+	require.NoError(t, chromedp.Do(ctx,
+		chromedp.Navigate(p.url+"/welcome?token="+p.invite()),
+		chromedp.SendKeys(chromedp.CSS("#name"), "Ada"),
+		chromedp.SendKeys(chromedp.CSS("#password"), testPassword),
+	))
+	_, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS("button.primary")))
+	require.NoError(t, err)
+	require.Contains(t, text("main"), "Welcome, Ada")
+	require.Contains(t, text("main"), "No destinations yet")
+
+	// A destination is made, and its secret shown.
+	require.NoError(t, chromedp.Do(ctx,
+		chromedp.Navigate(p.url+"/destinations/new"),
+		chromedp.SendKeys(chromedp.CSS("#name"), `Acme <b>"warehouse"`),
+		chromedp.SendKeys(chromedp.CSS("#url"), "http://127.0.0.1:9/hook"),
+	))
+	_, err = chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS("form.sheet button.primary")))
+	require.NoError(t, err)
+	require.Contains(t, text("#secret"), "whsec_")
+
+	// The list has it, and stays current by itself.
+	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(p.url+"/destinations")))
+	require.Contains(t, text("table"), `Acme <b>"warehouse"`)
+	p.exec("UPDATE destination SET state = 'disabled', state_reason = 'the receiver answered 410'")
+	_, err = chromedp.Run(ctx, chromedp.Poll[bool](`document.querySelector("table").innerText.includes("disabled")`))
+	require.NoError(t, err)
+
+	// An action asks first, in a dialog; Escape leaves everything as it was.
+	require.NoError(t, chromedp.Do(ctx,
+		chromedp.Navigate(p.url+"/destinations/dst_1"),
+		chromedp.Click(chromedp.CSS("#delete > summary")),
+		chromedp.WaitVisible(chromedp.CSS("dialog[open]")),
+	))
+	require.Contains(t, text("dialog"), "This cannot be undone")
+	require.NoError(t, chromedp.Do(ctx, chromedp.KeyEvent("\x1b"), chromedp.WaitNotPresent(chromedp.CSS("dialog"))))
+	require.NoError(t, chromedp.Do(ctx, chromedp.Click(chromedp.CSS("#resume > summary")), chromedp.WaitVisible(chromedp.CSS("dialog[open]"))))
+	_, err = chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS("dialog button.primary")))
+	require.NoError(t, err)
+	require.Contains(t, text("main"), "Resumed.")
+
+	for _, path := range []string{"/deliveries", "/discovery", "/tokens", "/"} {
+		require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(p.url+path)))
+	}
+	require.Empty(t, problems(), "no violation of the content security policy, no error of the script")
+}
