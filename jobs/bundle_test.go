@@ -39,6 +39,12 @@ func setup(t *testing.T) *bundle {
 // start runs one more process on the bundle's database.
 func (b *bundle) start(t *testing.T, o Options) *Engine {
 	t.Helper()
+	engine, _ := b.startStoppable(t, o)
+	return engine
+}
+
+func (b *bundle) startStoppable(t *testing.T, o Options) (*Engine, func() error) {
+	t.Helper()
 	sender := webhook.NewSender(webhook.SenderOptions{Guard: webhook.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	o.Pool, o.Keyring, o.Sender = b.pool, dbfactory.Keyring(t), sender
 	if o.DiscoveryInterval == 0 {
@@ -57,11 +63,12 @@ func (b *bundle) start(t *testing.T, o Options) *Engine {
 	engine, err := New(o)
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
-	t.Cleanup(func() {
-		require.NoError(t, engine.Stop(context.Background()))
-		sender.Close()
+	stop := sync.OnceValue(func() error {
+		defer sender.Close()
+		return engine.Stop(context.Background())
 	})
-	return engine
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return engine, stop
 }
 
 func (b *bundle) destination(t *testing.T, opts *dbfactory.DestinationOpts) dbfactory.Destination {
@@ -174,7 +181,9 @@ func (r *receiver) answers(f func(n int, req *http.Request, body []byte, w http.
 
 // statuses makes it answer these in turn, then the last one for ever.
 func (r *receiver) statuses(codes ...int) {
-	r.answers(func(n int, _ *http.Request, _ []byte, w http.ResponseWriter) { w.WriteHeader(codes[min(n, len(codes))-1]) })
+	r.answers(func(n int, _ *http.Request, _ []byte, w http.ResponseWriter) {
+		w.WriteHeader(codes[min(n, len(codes))-1])
+	})
 }
 
 func (r *receiver) handle(w http.ResponseWriter, req *http.Request) {

@@ -24,12 +24,16 @@ func (e *Engine) PauseDestination(ctx context.Context, id int64, reason string) 
 // ResumeDestination lets a paused or disabled destination's work through again, at its lane's rate and without the burst.
 func (e *Engine) ResumeDestination(ctx context.Context, id int64) error {
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		lane, err := e.queries.DestinationResume(ctx, tx, id)
+		// The lane first, as in settlement, which may disable a destination while it holds the lane.
+		lane, err := e.queries.DestinationGetLane(ctx, tx, id)
 		if err != nil {
-			return explainState(err, id, "resume", "only a paused or disabled destination can be resumed")
+			return explainState(err, id, "resume", "there is no such destination")
 		}
 		if err := e.queries.LaneLock(ctx, tx, []int64{lane}); err != nil {
 			return fmt.Errorf("lock lane: %w", err)
+		}
+		if _, err := e.queries.DestinationResume(ctx, tx, id); err != nil {
+			return explainState(err, id, "resume", "only a paused or disabled destination can be resumed")
 		}
 		if err := e.queries.LaneRamp(ctx, tx, lane); err != nil {
 			return fmt.Errorf("ramp lane: %w", err)

@@ -49,6 +49,9 @@ func (e *Engine) Replay(ctx context.Context, req ReplayRequest) (result ReplayRe
 		return result, err
 	}
 	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+		if err := e.queries.LaneLockByEvent(ctx, tx, req.EventID, req.DestinationID); err != nil {
+			return fmt.Errorf("lock lanes: %w", err)
+		}
 		rows, err := e.queries.DeliveryReplayCandidates(ctx, tx, dbsqlc.DeliveryReplayCandidatesParams{
 			EventID: req.EventID, DestinationID: req.DestinationID, Max: replayMax,
 		})
@@ -142,9 +145,6 @@ func (e *Engine) replay(ctx context.Context, tx pgx.Tx, req ReplayRequest, rows 
 	lanes := make([]int64, 0, len(parked))
 	for lane := range parked {
 		lanes = append(lanes, lane)
-	}
-	if err := e.queries.LaneLock(ctx, tx, lanes); err != nil {
-		return fmt.Errorf("lock lanes: %w", err)
 	}
 	if err := addToLanes(ctx, tx, e.queries, nil, parked); err != nil {
 		return err

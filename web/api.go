@@ -39,18 +39,13 @@ var configureHuma = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
 })
 
-// mountMetrics adds /metrics; metrics.go sets it.
-var mountMetrics func(s *Server, e *echo.Echo)
-
 // mountAPI adds the JSON API and what machines ask besides: health, readiness, metrics.
 func (s *Server) mountAPI(e *echo.Echo) {
 	configureHuma()
 	e.HTTPErrorHandler = s.handleError
 	e.GET("/healthz", s.healthz)
 	e.GET("/readyz", s.readyz)
-	if mountMetrics != nil {
-		mountMetrics(s, e)
-	}
+	s.mountMetrics(e)
 
 	config := huma.DefaultConfig("Weir", s.apiVersion())
 	config.Info.Description = "Hand in events, and see each delivered, expired or dead-lettered. Ids are opaque; lists go on from next_cursor."

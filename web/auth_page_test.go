@@ -111,7 +111,10 @@ func (p *panel) do(client *http.Client, method, path string, form url.Values, he
 	return reply{res.StatusCode, string(raw), res.Header.Get("Location"), res.Header}
 }
 
-func (p *panel) get(path string) reply { p.t.Helper(); return p.do(p.client, http.MethodGet, path, nil) }
+func (p *panel) get(path string) reply {
+	p.t.Helper()
+	return p.do(p.client, http.MethodGet, path, nil)
+}
 
 func (p *panel) post(path string, pairs ...string) reply {
 	p.t.Helper()

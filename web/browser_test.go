@@ -124,6 +124,11 @@ func TestPanelInABrowser(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, text("main"), "Resumed.")
 
+	// What changed elsewhere changes the actions, too.
+	p.exec("UPDATE destination SET state = 'paused', state_reason = 'from elsewhere'")
+	_, err = chromedp.Run(ctx, chromedp.Poll[bool](`!!document.querySelector("#resume") && document.querySelector("main").innerText.includes("from elsewhere")`))
+	require.NoError(t, err)
+
 	for _, path := range []string{"/deliveries", "/discovery", "/tokens", "/"} {
 		require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(p.url+path)))
 	}

@@ -35,7 +35,7 @@ type deliveryListModel struct {
 	Problem      string // what is wrong with the filter
 	Destinations []ui.Option
 	Self         string
-	Newest       string
+	Newer        string
 	Older        string
 	BaseURL      string
 }
@@ -44,8 +44,19 @@ func (m deliveryListModel) filtered() bool {
 	return m.State != "" || m.Destination != "" || m.Event != "" || m.Subject != ""
 }
 
-func (m deliveryListModel) address(cursor string) string {
-	return query("/deliveries", "state", m.State, "destination", m.Destination, "event", m.Event, "subject", m.Subject, "cursor", cursor)
+func (m deliveryListModel) address(cursor string, trail []string) string {
+	return query("/deliveries", "state", m.State, "destination", m.Destination, "event", m.Event, "subject", m.Subject,
+		"cursor", cursor, "back", strings.Join(trail, "."))
+}
+
+// trailOf are the cursors of the pages before, without the first page's: the way back to what is newer. Only the nearest are kept.
+func trailOf(back string) []string {
+	const longest = 30
+	if back == "" || len(back) > 100*longest {
+		return nil
+	}
+	trail := strings.Split(back, ".")
+	return trail[max(0, len(trail)-longest):]
 }
 
 // deliveryListPage never refuses a filter with an error page: what is wrong with it is said beside the form, over the list without it.
@@ -68,12 +79,18 @@ func (s *Server) deliveryListPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	m.Rows, m.Self = page.Items, m.address(cursor)
-	if cursor != "" {
-		m.Newest = m.address("")
+	trail := trailOf(c.QueryParam("back"))
+	m.Rows, m.Self = page.Items, m.address(cursor, trail)
+	if last := len(trail) - 1; cursor != "" && last >= 0 {
+		m.Newer = m.address(trail[last], trail[:last])
+	} else if cursor != "" {
+		m.Newer = m.address("", nil)
 	}
 	if page.NextCursor != nil {
-		m.Older = m.address(*page.NextCursor)
+		if cursor != "" {
+			trail = append(trail, cursor)
+		}
+		m.Older = m.address(*page.NextCursor, trail)
 	}
 	names, err := s.queries.OverviewListDestinationName(ctx, s.Pool, 500)
 	if err != nil {
@@ -147,6 +164,14 @@ func (s *Server) deliveryIDOf(ctx context.Context, eventID string, destinationID
 	return page.Items[0].RowID, nil
 }
 
+// every is how often the page asks for news: seldom once the delivery has ended.
+func (m deliveryModel) every() string {
+	if m.Settled {
+		return "15s"
+	}
+	return "2s"
+}
+
 type deliveryModel struct {
 	Frame    ui.Frame
 	Now      time.Time
@@ -154,6 +179,7 @@ type deliveryModel struct {
 	Replays  []dbsqlc.ReplayListByDeliveryRow
 	Payload  string
 	Cut      bool // there is more of the payload than is shown
+	Altered  bool // it has characters that are shown by their number
 	Settled  bool
 	Refusal  string // why it cannot be replayed now
 	Deleted  bool
@@ -196,7 +222,8 @@ func (s *Server) deliveryPage(c echo.Context) error {
 	if len(payload) > maxShownPayload {
 		payload, m.Cut = payload[:maxShownPayload], true
 	}
-	m.Payload = string(payload)
+	m.Payload = ui.PlainLines(string(payload))
+	m.Altered = m.Payload != string(payload)
 	return render(c, http.StatusOK, deliveryView(m))
 }
 
@@ -249,4 +276,3 @@ func (s *Server) deliveryReplay(c echo.Context) error {
 	}
 	return s.done(c, here, "It is owed again, and goes out at the destination's pace. What comes of it appears below.")
 }
-

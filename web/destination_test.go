@@ -353,3 +353,24 @@ func TestParseID(t *testing.T) {
 		require.True(t, errors.As(err, &invalid), text)
 	}
 }
+
+func TestLaneRateChange(t *testing.T) {
+	t.Parallel()
+	b := setupAPI(t)
+	b.work(t)
+	a := b.ok(t, 201, "POST", "/destinations", fmt.Sprintf(`{"name": "slow", "url": %q, "lane": {"rate": 0.0167, "burst": 1}}`, b.receiver.URL))
+	lane := a.field(t, "lane.id").(string)
+	for i := range 10 {
+		b.ok(t, 202, "POST", "/events", fmt.Sprintf(`{"id": "r%d", "type": "a", "subject": "", "payload": 1}`, i))
+	}
+	delivered := func() int {
+		return len(b.ok(t, 200, "GET", "/deliveries?state=delivered", "").field(t, "items").([]any))
+	}
+	require.Eventually(t, func() bool { return delivered() == 1 }, eventually, tick)
+	require.Eventually(t, func() bool {
+		return strings.HasPrefix(b.ok(t, 200, "GET", "/events/r9", "").field(t, "deliveries.0.waiting_for").(string), "its turn: ")
+	}, eventually, tick)
+
+	b.ok(t, 200, "PATCH", "/lanes/"+lane, `{"rate": 10, "burst": 10}`)
+	require.Eventually(t, func() bool { return delivered() == 10 }, 5*time.Second, tick, "what waits goes at the new pace")
+}

@@ -1,7 +1,3 @@
-//go:build weir_metrics
-
-// The tag is there until go.sum knows the modules that client_golang needs; then the line above goes.
-
 package web
 
 import (
@@ -23,11 +19,9 @@ import (
 // maxMetricCount is how far a metric counts rows.
 const maxMetricCount = 10_000
 
-func init() { mountMetrics = mountPrometheus }
-
-// mountPrometheus adds /metrics and counts requests by route and status. Labels are routes, statuses, states and destination ids: never an
+// mountMetrics adds /metrics and counts requests by route and status. Labels are routes, statuses, states and destination ids: never an
 // event, a URL or a name, so that the number of series does not grow with what is delivered.
-func mountPrometheus(s *Server, e *echo.Echo) {
+func (s *Server) mountMetrics(e *echo.Echo) {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_http_requests_total", Help: "Requests answered, by method, route and status.",
 	}, []string{"method", "route", "status"})

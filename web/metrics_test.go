@@ -1,5 +1,3 @@
-//go:build weir_metrics
-
 package web
 
 import (

@@ -54,7 +54,9 @@ func (s *sessionStore) DeleteCtx(ctx context.Context, token string) error {
 }
 
 // Find, Commit and Delete are what scs asks for where it has no context, which is nowhere here.
-func (s *sessionStore) Find(token string) ([]byte, bool, error) { return s.FindCtx(context.Background(), token) }
+func (s *sessionStore) Find(token string) ([]byte, bool, error) {
+	return s.FindCtx(context.Background(), token)
+}
 
 func (s *sessionStore) Commit(token string, data []byte, expiry time.Time) error {
 	return s.CommitCtx(context.Background(), token, data, expiry)

@@ -482,7 +482,8 @@ func capital(problem string) string {
 	if problem == "" {
 		return ""
 	}
-	return strings.ToUpper(problem[:1]) + strings.TrimSuffix(problem[1:], ".") + "."
+	problem = strings.TrimSuffix(strings.TrimSpace(problem), ".") + "."
+	return strings.ToUpper(problem[:1]) + problem[1:]
 }
 
 var _ = templruntime.GeneratedTemplate

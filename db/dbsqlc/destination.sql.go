@@ -72,6 +72,17 @@ func (q *Queries) DestinationGetByID(ctx context.Context, db DBTX, id int64) (De
 	return i, err
 }
 
+const DestinationGetLane = `-- name: DestinationGetLane :one
+SELECT lane_id FROM destination WHERE id = $1
+`
+
+func (q *Queries) DestinationGetLane(ctx context.Context, db DBTX, id int64) (int64, error) {
+	row := db.QueryRow(ctx, DestinationGetLane, id)
+	var lane_id int64
+	err := row.Scan(&lane_id)
+	return lane_id, err
+}
+
 const DestinationGetSending = `-- name: DestinationGetSending :one
 SELECT id, version, name, url, timeout_ms, retry_schedule_ms, retry_jitter, responses FROM destination WHERE id = $1
 `

@@ -218,6 +218,19 @@ func (q *Queries) LaneLockByDelivery(ctx context.Context, db DBTX, deliveryIds [
 	return err
 }
 
+const LaneLockByEvent = `-- name: LaneLockByEvent :exec
+SELECT id FROM lane WHERE id IN (
+    SELECT d.lane_id FROM delivery d JOIN event e ON e.id = d.event_id
+    WHERE e.event_id = $1::text AND ($2::bigint IS NULL OR d.destination_id = $2::bigint)
+) ORDER BY id FOR NO KEY UPDATE
+`
+
+// The lanes of an event's deliveries, before those are locked: settlement takes them in this order too.
+func (q *Queries) LaneLockByEvent(ctx context.Context, db DBTX, eventID string, destinationID *int64) error {
+	_, err := db.Exec(ctx, LaneLockByEvent, eventID, destinationID)
+	return err
+}
+
 const LanePromote = `-- name: LanePromote :one
 WITH l AS MATERIALIZED (
     SELECT lane.id, lane.open - lane.in_flight AS waiting,

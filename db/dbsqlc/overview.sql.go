@@ -72,8 +72,10 @@ SELECT d.id, d.name, d.url, d.state, d.state_reason, d.state_since, d.tenant, d.
     to_timestamp(lane.held_us / 1e6)::timestamptz AS held_until, (lane.held_us > extract(epoch FROM clock_timestamp()) * 1e6)::bool AS held,
     (SELECT count(*) FROM destination o WHERE o.lane_id = d.lane_id AND o.deleted_at IS NULL)::int AS sharing,
     coalesce(flying.n, 0)::int AS in_flight,
-    CASE WHEN EXISTS (SELECT 1 FROM destination o WHERE o.lane_id = d.lane_id AND o.id <> d.id) THEN parked.n ELSE lane.parked END::int AS waiting,
-    parked.oldest AS oldest_due,
+    CASE WHEN lane.parked = 0 THEN 0
+        WHEN NOT EXISTS (SELECT 1 FROM destination o WHERE o.lane_id = d.lane_id AND o.id <> d.id) THEN lane.parked
+        ELSE (SELECT count(*) FROM (SELECT 1 FROM delivery o WHERE o.parked AND o.destination_id = d.id LIMIT $1) x)::int END::int AS waiting,
+    coalesce((SELECT o.due_at FROM delivery o WHERE o.parked AND o.destination_id = d.id ORDER BY o.due_at, o.id LIMIT 1), 'epoch')::timestamptz AS oldest_due,
     coalesce(dead.n, 0)::int AS dead_lettered,
     coalesce(last.delivery_id, 0)::bigint AS last_delivery_id, last.verdict AS last_verdict, last.status AS last_status,
     coalesce(last.error_class, '')::text AS last_error_class, coalesce(last.reason, '')::text AS last_reason, last.finished_at AS last_at
@@ -89,11 +91,6 @@ LEFT JOIN (
     FROM (SELECT o.destination_id FROM delivery o WHERE o.attention = 'dead_lettered' ORDER BY o.id DESC LIMIT 1000) r
     GROUP BY r.destination_id
 ) dead ON dead.destination_id = d.id
-CROSS JOIN LATERAL (
-    SELECT count(*) AS n, coalesce(min(p.due_at), 'epoch')::timestamptz AS oldest FROM (
-        SELECT o.due_at FROM delivery o WHERE o.parked AND o.destination_id = d.id ORDER BY o.due_at, o.id LIMIT $1
-    ) p
-) parked
 LEFT JOIN LATERAL (
     SELECT a.delivery_id, a.verdict, a.status, a.error_class, a.reason, a.finished_at
     FROM (

@@ -14,6 +14,9 @@ WHERE id = ANY(@ids::bigint[]) AND state IN ('active', 'paused');
 -- name: DestinationGetByID :one
 SELECT * FROM destination WHERE id = @id AND deleted_at IS NULL;
 
+-- name: DestinationGetLane :one
+SELECT lane_id FROM destination WHERE id = @id;
+
 -- name: DestinationGetSending :one
 -- What a sender needs of a destination besides its secrets and headers.
 SELECT id, version, name, url, timeout_ms, retry_schedule_ms, retry_jitter, responses FROM destination WHERE id = @id;

@@ -35,6 +35,13 @@ SELECT id FROM lane
 WHERE (limited AND id IN (SELECT lane_id FROM delivery WHERE delivery.id = ANY(@delivery_ids::bigint[]))) OR id = ANY(@also::bigint[])
 ORDER BY id FOR NO KEY UPDATE;
 
+-- name: LaneLockByEvent :exec
+-- The lanes of an event's deliveries, before those are locked: settlement takes them in this order too.
+SELECT id FROM lane WHERE id IN (
+    SELECT d.lane_id FROM delivery d JOIN event e ON e.id = d.event_id
+    WHERE e.event_id = @event_id::text AND (sqlc.narg('destination_id')::bigint IS NULL OR d.destination_id = sqlc.narg('destination_id')::bigint)
+) ORDER BY id FOR NO KEY UPDATE;
+
 -- name: LaneRecount :many
 -- Compares the counters with the rows they stand for and mends them; returns what was wrong. The caller holds the lanes' locks.
 WITH truth AS (

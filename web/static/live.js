@@ -25,9 +25,9 @@ class LiveRegion extends HTMLElement {
   async refresh() {
     clearTimeout(this.timer);
     if (document.hidden || !this.isConnected) return; // visibilitychange starts it again
-    // Not under the reader's hands: text being selected, or a field being filled in.
+    // Not under the reader's hands: text being selected, a field being filled in, a question being answered.
     const selection = getSelection();
-    const busy = (selection && !selection.isCollapsed && this.contains(selection.anchorNode)) ||
+    const busy = document.querySelector("dialog[open], live-region details.confirm[open]") || (selection && !selection.isCollapsed && this.contains(selection.anchorNode)) ||
       (this.contains(document.activeElement) && document.activeElement.matches("input, textarea, select"));
     if (!busy) {
       try {

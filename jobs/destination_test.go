@@ -1,0 +1,72 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"weir/db/dbfactory"
+)
+
+func TestDestination(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a pause holds what is owed, a resume lets it through", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 200, Burst: 20})
+		require.NoError(t, b.engine.PauseDestination(t.Context(), d.ID, "their maintenance"))
+		for _, id := range fields("evt-%d", 30) {
+			b.publish(t, Event{ID: id})
+		}
+		require.Equal(t, 30, b.count(t, "SELECT parked FROM lane WHERE id = $1", d.LaneID))
+		require.ErrorContains(t, b.engine.PauseDestination(t.Context(), d.ID, ""), "only an active destination")
+		require.Empty(t, b.receiver.all())
+		require.NoError(t, b.engine.ResumeDestination(t.Context(), d.ID))
+		b.receiver.await(t, 30, 10*time.Second)
+		eventually(t, 5*time.Second, "the lane is empty", func() bool { return b.count(t, "SELECT parked + open + in_flight FROM lane") == 0 })
+	})
+
+	t.Run("an unlimited one holds and lets through as well", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.destination(t, &dbfactory.DestinationOpts{})
+		require.NoError(t, b.engine.PauseDestination(t.Context(), d.ID, ""))
+		for _, id := range fields("evt-%d", 30) {
+			b.publish(t, Event{ID: id})
+		}
+		require.NoError(t, b.engine.ResumeDestination(t.Context(), d.ID))
+		b.receiver.await(t, 30, 10*time.Second)
+	})
+
+	t.Run("a deletion cancels what is owed and sends nothing more", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 0.01, Burst: 1})
+		for _, id := range fields("evt-%d", 50) {
+			b.publish(t, Event{ID: id})
+		}
+		b.receiver.await(t, 1, 5*time.Second)
+		b.awaitState(t, "evt-0", d.ID, StateDelivered)
+		require.NoError(t, b.engine.DeleteDestination(t.Context(), d.ID, "left us"))
+		eventually(t, 10*time.Second, "all others cancelled", func() bool {
+			return b.count(t, "SELECT count(*) FROM delivery WHERE state = 'cancelled' AND reason = 'its destination was deleted'") == 49
+		})
+		require.Equal(t, 0, b.count(t, "SELECT count(*) FROM secret"))
+		require.Len(t, b.receiver.all(), 1)
+		b.publish(t, Event{ID: "later"})
+		require.Equal(t, 50, b.count(t, "SELECT count(*) FROM delivery"))
+	})
+
+	t.Run("a test event goes to this destination alone", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.destination(t, &dbfactory.DestinationOpts{Types: []string{"order.*"}})
+		b.destination(t, &dbfactory.DestinationOpts{})
+		receipt, err := b.engine.SendTest(t.Context(), d.ID)
+		require.NoError(t, err)
+		b.awaitState(t, receipt.ID, d.ID, StateDelivered)
+		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM delivery"))
+	})
+}
