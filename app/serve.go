@@ -122,10 +122,18 @@ func (r *running) listen(ctx context.Context, failed chan<- error) (stop func(),
 			failed <- fmt.Errorf("serve: %w", err)
 		}
 	}()
+	maintaining, stopMaintaining := context.WithCancel(ctx)
+	maintained := make(chan struct{})
+	go func() {
+		defer close(maintained)
+		maintain(maintaining, site, r.log)
+	}()
 	r.url = urlOf(listener.Addr())
 	say(r.out, "Weir is at %s", r.url)
 	invitation, err := site.InviteFirstAdministrator(ctx)
 	if err != nil {
+		stopMaintaining()
+		_ = server.Close()
 		return nil, fmt.Errorf("invite first administrator: %w", err)
 	}
 	if invitation != "" {
@@ -137,7 +145,25 @@ func (r *running) listen(ctx context.Context, failed chan<- error) (stop func(),
 		if err := server.Shutdown(ctx); err != nil {
 			r.log.Warn("stop web server", "error", err)
 		}
+		stopMaintaining()
+		<-maintained
 	}, nil
+}
+
+// maintain removes what the web server no longer needs, now and every hour, until ctx ends.
+func maintain(ctx context.Context, site *web.Server, log *slog.Logger) {
+	ticker := time.NewTicker(time.Hour)
+	defer ticker.Stop()
+	for {
+		if err := site.Maintain(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("remove expired sessions", "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // urlOf is how a person on this machine reaches an address.

@@ -45,6 +45,33 @@ func TestDiscover(t *testing.T) {
 		require.Equal(t, 0, b.count(t, "SELECT count(*) FROM outbox"))
 	})
 
+	t.Run("an application's own role can publish and do nothing else", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.destination(t, &dbfactory.DestinationOpts{})
+		tx, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		defer tx.Rollback(t.Context()) //nolint:errcheck // committed below
+		for _, sql := range []string{
+			"CREATE ROLE shop", "GRANT USAGE ON SCHEMA weir TO shop", "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA weir TO shop",
+			"SET LOCAL ROLE shop", "SET LOCAL search_path = public",
+			`SELECT weir.publish('shipment.updated', 'SHP-1', '{"status": "in_transit"}', version => 3)`,
+			"SAVEPOINT s",
+		} {
+			_, err := tx.Exec(t.Context(), sql)
+			require.NoError(t, err, sql)
+		}
+		_, err = tx.Exec(t.Context(), "SELECT * FROM weir.outbox")
+		require.ErrorContains(t, err, "permission denied")
+		for _, sql := range []string{"ROLLBACK TO s", "RESET ROLE", "DROP OWNED BY shop", "DROP ROLE shop"} {
+			_, err := tx.Exec(t.Context(), sql)
+			require.NoError(t, err, sql)
+		}
+		require.NoError(t, tx.Commit(t.Context()))
+		b.discover(t)
+		require.Equal(t, `{"status": "in_transit"}`, string(b.receiver.await(t, 1, 10*time.Second)[0].body))
+	})
+
 	t.Run("sees nothing of a transaction that rolls back", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

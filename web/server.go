@@ -115,6 +115,8 @@ func (s *Server) logRequest() echo.MiddlewareFunc {
 			switch {
 			case v.Status >= 500:
 				level = slog.LevelError
+			case v.RoutePath == "/api/v1/events" && v.Status < 400: // the hot path: thousands a second
+				level = slog.LevelDebug
 			case c.Request().Header.Get(fragmentHeader) != "" || v.RoutePath == "/static/*" || v.RoutePath == "/healthz" || v.RoutePath == "/readyz":
 				level = slog.LevelDebug
 			}
