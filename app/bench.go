@@ -55,7 +55,7 @@ func bench(cmd *cobra.Command, n int) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+		defer os.RemoveAll(dir)
 		c.cacheDir, c.DataDir = c.DataDir+"/binaries", dir
 	}
 	c.allowed = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

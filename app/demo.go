@@ -46,7 +46,7 @@ func demo(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("make data directory: %w", err)
 		}
-		defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+		defer os.RemoveAll(dir)
 		c.cacheDir, c.DataDir = filepath.Join(c.DataDir, "binaries"), dir
 	}
 	c.allowed = append(c.allowed, netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))

@@ -15,6 +15,6 @@ func main() {
 	defer stop()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
-		os.Exit(1) //nolint:gocritic // the process ends, and with it what stop would undo
+		os.Exit(1) // the process ends, and with it what stop would undo
 	}
 }

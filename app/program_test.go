@@ -50,7 +50,7 @@ func serveProgram(t *testing.T, dsn string) *program {
 
 func (p *program) start() {
 	p.t.Helper()
-	p.cmd = exec.Command(os.Args[0], "serve") //nolint:noctx // killed by the test's cleanup
+	p.cmd = exec.Command(os.Args[0], "serve") // killed by the test's cleanup
 	p.cmd.Env = environment(p.dsn)
 	p.cmd.Stderr = p.t.Output()
 	out, err := p.cmd.StdoutPipe()

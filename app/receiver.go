@@ -199,7 +199,9 @@ func (r *receiver) Serve(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("shut down: %w", err), server.Close())
 	}
-	<-served
+	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serve: %w", ended))
+	}
 	return err
 }
 

@@ -264,7 +264,7 @@ func (p *receiverPath) picks(t temper) bool {
 		return false
 	case t.Every > 0 && p.seen%int64(t.Every) != 0:
 		return false
-	case t.Probability > 0 && rand.Float64() >= t.Probability: //nolint:gosec // misbehaviour needs no good randomness
+	case t.Probability > 0 && rand.Float64() >= t.Probability:
 		return false
 	case t.Times > 0 && p.spoiled >= int64(t.Times):
 		return false

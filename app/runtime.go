@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 
@@ -19,7 +20,10 @@ import (
 	"weir/jobs/webhook"
 )
 
-// newLog makes the process's logger: text with colours on a terminal, JSON lines elsewhere.
+// newLog makes the process's logger: text with colours on a terminal, JSON lines elsewhere. It becomes slog's default too.
+//
+// The log package falls silent. Only libraries write to it, and net/http quotes there what a receiver sends unasked on an idle connection
+// ("Unsolicited response received on idle HTTP channel starting with …"): that could be a payload, and no payload is ever logged.
 func newLog(c config, w *os.File) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -32,13 +36,18 @@ func newLog(c config, w *os.File) (*slog.Logger, error) {
 			format = "text"
 		}
 	}
+	var logger *slog.Logger
 	switch format {
 	case "text":
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000"})), nil
+		logger = slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000"}))
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})), nil
+		logger = slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+	default:
+		return nil, errors.New("WEIR_LOG_FORMAT: want json, text or auto")
 	}
-	return nil, errors.New("WEIR_LOG_FORMAT: want json, text or auto")
+	slog.SetDefault(logger)   // this also makes the log package write to logger,
+	log.SetOutput(io.Discard) // so this comes after it
+	return logger, nil
 }
 
 // store is an open, migrated database with the keyring that fits it.
@@ -77,7 +86,7 @@ func connectStore(ctx context.Context, c config, s *store, dsn string, log *slog
 			s.close(log)
 		}
 	}()
-	if s.pool, err = db.Open(ctx, dsn, db.Options{MaxConns: int32(c.MaxConns)}); err != nil { //nolint:gosec // checked: at most 1000
+	if s.pool, err = db.Open(ctx, dsn, db.Options{MaxConns: int32(c.MaxConns)}); err != nil { // checked: at most 1000
 		return nil, err
 	}
 	if err = db.Migrate(ctx, s.pool, log); err != nil {

@@ -49,6 +49,14 @@ func newServeCommand() *cobra.Command {
 // serve runs until ctx ends, then stops in order: no new requests, requests under way end, the engine settles, the database closes.
 // ready, if not nil, is called once everything answers.
 func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer, ready func(context.Context, *running) error) error {
+	err := serveUntil(ctx, c, log, out, ready)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // told to stop while it was starting: that is no failure
+	}
+	return err
+}
+
+func serveUntil(ctx context.Context, c config, log *slog.Logger, out io.Writer, ready func(context.Context, *running) error) error {
 	store, err := openStore(ctx, c, log)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (k *Keyring) CheckCanary(sealed []byte) error {
 	if err == nil && string(plain) == canaryPlain {
 		return nil
 	}
-	id, _, _, _ := split(sealed) //nolint:dogsled,errcheck // "" when it cannot be read
+	id, _, _, _ := split(sealed) // "" when it cannot be read
 
 	return &KeyMismatchError{DatabaseKeyID: id, KeyIDs: k.IDs()}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -51,7 +52,8 @@ type DeliverWorker struct {
 }
 
 // Work does what the name says; what it returns steers River: nil completes the job, the typed errors become a snooze or a discard.
-func (w *DeliverWorker) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
+func (w *DeliverWorker) Work(ctx context.Context, job *river.Job[DeliverArgs]) (err error) {
+	defer w.recoverPanic(ctx, &err)
 	admission, err := w.limiter.admit(ctx, job.ID, job.Args.DeliveryID)
 	if err != nil {
 		return fmt.Errorf("admit delivery: %w", err)
@@ -68,6 +70,14 @@ func (w *DeliverWorker) Work(ctx context.Context, job *river.Job[DeliverArgs]) e
 		slog.Int64("destination", admission.DestinationID), slog.Int("attempt", int(admission.No)), slog.String("state", decision.state),
 		slog.Int("status", outcome.Status), slog.String("class", outcome.ErrorClass), slog.Duration("took", outcome.Took))
 	return riverError(decision.err)
+}
+
+// recoverPanic keeps a panic's text, which may quote a payload, out of River's record and the log: the type and the stack say enough.
+func (w *DeliverWorker) recoverPanic(ctx context.Context, err *error) {
+	if v := recover(); v != nil {
+		w.log.ErrorContext(ctx, "panic in a delivery", "type", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+		*err = fmt.Errorf("panic of type %T in a delivery", v)
+	}
 }
 
 // Timeout is above the longest wait for a slot (2 s) plus the longest request (60 s).

@@ -113,7 +113,7 @@ func (w *DiscoverWorker) resume(ctx context.Context, tx pgx.Tx, run *dbsqlc.Disc
 		return false, err
 	}
 	made, err := w.fanout.spread(ctx, tx, events, true)
-	run.Deliveries += int32(made) //nolint:gosec // bounded by the page
+	run.Deliveries += int32(made) // bounded by the page
 	return true, err
 }
 
@@ -230,7 +230,7 @@ func (p *page) insert(ctx context.Context, tx pgx.Tx, events []Event, ids []int6
 		if err != nil {
 			return err
 		}
-		p.run.Deliveries += int32(made) //nolint:gosec // bounded by the page
+		p.run.Deliveries += int32(made) // bounded by the page
 		p.unfinished = p.unfinished || made >= fanoutPage
 	}
 	for i, result := range results {

@@ -90,7 +90,7 @@ func New(o Options) (*Engine, error) {
 	o.DiscoveryInterval = orDefault(o.DiscoveryInterval, 10*time.Second)
 	o.Grace = orDefault(o.Grace, 25*time.Second)
 
-	e := &Engine{Options: o, pool: o.Pool, queries: dbsqlc.New(), process: fmt.Sprintf("w%08x", rand.Uint32())} //nolint:gosec // a name
+	e := &Engine{Options: o, pool: o.Pool, queries: dbsqlc.New(), process: fmt.Sprintf("w%08x", rand.Uint32())}
 	fan := &fanout{queries: e.queries}
 	e.limiter = newLimiter(e.pool, e.queries, e.process, o.Workers)
 	deliver := &DeliverWorker{
@@ -182,10 +182,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	running, quit := context.WithCancel(context.WithoutCancel(ctx))
 	e.quit = quit
 	e.background.Go(func() { e.keepBeating(running) })
-	if slices.Contains(e.Roles, RoleWork) {
-		e.background.Go(func() { e.sweeper.run(running) })
-	}
 	if e.works() {
+		e.background.Go(func() { e.sweeper.run(running) })
 		if err := e.client.Start(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("start river: %w", err)
 		}

@@ -47,7 +47,7 @@ func (f *fanout) spread(ctx context.Context, tx pgx.Tx, eventIDs []int64, resumi
 	if err := f.insert(ctx, tx, matches, lanes); err != nil {
 		return 0, err
 	}
-	return len(matches), lanes.account(ctx, tx, f.queries)
+	return len(matches), lanes.account(ctx, tx)
 }
 
 // markRest writes down where each event's fan-out stands and returns the matches that belong to this page.
@@ -113,7 +113,7 @@ func (p *lanePlan) place(lane int64, active bool) bool {
 
 // account locks the lanes in order, adds what was made and lets through what has room by now. Lanes that keep no accounts and got no
 // parked work are not touched.
-func (p *lanePlan) account(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries) error {
+func (p *lanePlan) account(ctx context.Context, tx pgx.Tx) error {
 	add := dbsqlc.LaneAddParams{}
 	for _, id := range p.ids {
 		if p.limited[id] || p.parked[id] > 0 {

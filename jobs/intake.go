@@ -158,7 +158,7 @@ func compareExisting(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, ev
 	var c dbsqlc.EventListExistingParams
 	for _, i := range rest {
 		e := &events[i]
-		c.Ords = append(c.Ords, int32(i)) //nolint:gosec // at most a batch
+		c.Ords = append(c.Ords, int32(i)) // at most a batch
 		c.EventIds = append(c.EventIds, e.ID)
 		c.Tenants = append(c.Tenants, e.Tenant)
 		c.Types = append(c.Types, e.Type)

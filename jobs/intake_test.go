@@ -96,7 +96,7 @@ func TestParseEvent(t *testing.T) {
 		t.Parallel()
 		for input, field := range map[string]string{
 			`[]`: "body", ``: "body", `{"type":"t"`: "body", `{"type":"t"}`: "payload", `{"type":1,"payload":1}`: "type",
-			`{"type":"t","payload":1,"versoin":3}`: "versoin", `{"type":"t","payload":1,"version":"3"}`: "version",
+			`{"type":"t","payload":1,"versions":3}`: "versions", `{"type":"t","payload":1,"version":"3"}`: "version",
 			`{"type":"t","payload":1,"version":1.5}`: "version", `{"type":"t","payload":1,"occurred_at":"yesterday"}`: "occurred_at",
 			`{"type":"t","payload":1,"occurred_at":"2026-11-30 10:00"}`: "occurred_at", `{"type":"t","type":"u","payload":1}`: "type",
 			`{"type":"t","payload":1}{"x":1}`: "body", `{"type":"t","payload":{"a":}}`: "payload", "{\"type\":\"\xff\",\"payload\":1}": "body",

@@ -225,7 +225,7 @@ func columnsOf(items []settlement, successors []int64) (c dbsqlc.AttemptSettlePa
 		c.JobIds = append(c.JobIds, item.jobID)
 		c.Nos = append(c.Nos, item.no)
 		c.Verdicts = append(c.Verdicts, string(o.Verdict))
-		c.Statuses = append(c.Statuses, int32(o.Status)) //nolint:gosec // three digits
+		c.Statuses = append(c.Statuses, int32(o.Status)) // three digits
 		c.ErrorClasses = append(c.ErrorClasses, o.ErrorClass)
 		c.AttemptReasons = append(c.AttemptReasons, o.Reason)
 		c.TookUs = append(c.TookUs, o.Took.Microseconds())

@@ -31,7 +31,7 @@ type sweeper struct {
 	ledger  *ledger
 	log     *slog.Logger
 
-	stranded int64 // where the slow scan for stranded deliveries goes on
+	stranded int64 // where the scan for stranded deliveries goes on
 	recount  int64 // and the recount of lanes
 	tick     int64
 }
@@ -123,10 +123,13 @@ func (s *sweeper) closeExpiredLeases(ctx context.Context) error {
 }
 
 // takeOver gives a successor to deliveries whose job is still running in a process that no longer beats, and which had not begun a
-// request: River's own rescue takes minutes.
+// request, and lets sources be read again: River's own rescue takes minutes.
 func (s *sweeper) takeOver(ctx context.Context) error {
 	dead, err := s.queries.ProcessCountDead(ctx, s.pool)
 	if err != nil || dead == 0 {
+		return err
+	}
+	if _, err := s.queries.RiverJobCancelOrphan(ctx, s.pool); err != nil {
 		return err
 	}
 	rows, err := s.queries.DeliveryListOrphan(ctx, s.pool, sweepPage)
@@ -141,14 +144,19 @@ func (s *sweeper) takeOver(ctx context.Context) error {
 	return s.settle(ctx, items)
 }
 
+// strandedPage is how much of the ledger one tick reads through for stranded deliveries.
+const strandedPage = 50000
+
 // findStranded mends deliveries that nothing would ever move: their job was deleted, cancelled or completed behind the ledger's back.
 func (s *sweeper) findStranded(ctx context.Context) error {
-	rows, err := s.queries.DeliveryListStranded(ctx, s.pool, s.stranded, sweepPage)
+	rows, err := s.queries.DeliveryListStranded(ctx, s.pool, dbsqlc.DeliveryListStrandedParams{After: s.stranded, Page: strandedPage, Max: sweepPage})
 	if err != nil {
 		return err
 	}
 	if len(rows) < sweepPage {
-		s.stranded = 0
+		if s.stranded, err = s.queries.DeliveryPageEnd(ctx, s.pool, strandedPage, s.stranded); err != nil {
+			return err
+		}
 	}
 	if len(rows) == 0 {
 		return nil
@@ -156,9 +164,6 @@ func (s *sweeper) findStranded(ctx context.Context) error {
 	items := make([]settlement, len(rows))
 	for i, row := range rows {
 		items[i] = successorOf(row.ID, jobOf(row.JobID), row.LaneID, row.Try, row.State)
-	}
-	if len(rows) == sweepPage {
-		s.stranded = rows[len(rows)-1].ID
 	}
 	s.log.WarnContext(ctx, "deliveries without a live job given a new one", "count", len(items))
 	return s.settle(ctx, items)

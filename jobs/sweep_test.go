@@ -74,6 +74,26 @@ func TestSweep(t *testing.T) {
 		require.Len(t, b.receiver.all(), 1)
 	})
 
+	t.Run("reads a source again whose run died with its process", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		b.destination(t, &dbfactory.DestinationOpts{})
+		eventually(t, 15*time.Second, "the run at the start is over", func() bool {
+			return b.count(t, "SELECT count(*) FROM river_job WHERE kind = 'discover' AND state = 'completed'") == 1
+		})
+		_, err := b.pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', finalized_at = NULL,
+			attempted_at = now() - interval '1 minute', attempted_by = '{wdead}' WHERE kind = 'discover'`)
+		require.NoError(t, err)
+		_, err = b.pool.Exec(t.Context(), "INSERT INTO process (id, roles, beat_at) VALUES ('wdead', '{discover}', now() - interval '1 minute')")
+		require.NoError(t, err)
+		b.outbox(t, "t", "s", []byte("{}"), nil)
+		eventually(t, 15*time.Second, "the dead run is out of the way", func() bool {
+			result, err := b.engine.client.Insert(t.Context(), DiscoverArgs{Source: SourceOutbox}, nil)
+			return err == nil && !result.UniqueSkippedAsDuplicate
+		})
+		b.receiver.await(t, 1, 10*time.Second)
+	})
+
 	t.Run("gives a delivery whose job was deleted a new one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

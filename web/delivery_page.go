@@ -40,11 +40,11 @@ type deliveryListModel struct {
 	BaseURL      string
 }
 
-func (m deliveryListModel) filtered() bool {
+func (m *deliveryListModel) filtered() bool {
 	return m.State != "" || m.Destination != "" || m.Event != "" || m.Subject != ""
 }
 
-func (m deliveryListModel) address(cursor string, trail []string) string {
+func (m *deliveryListModel) address(cursor string, trail []string) string {
 	return query("/deliveries", "state", m.State, "destination", m.Destination, "event", m.Event, "subject", m.Subject,
 		"cursor", cursor, "back", strings.Join(trail, "."))
 }

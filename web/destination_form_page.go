@@ -29,7 +29,7 @@ type destinationForm struct {
 	Secret                  string
 	Stored, Kept            []string // names of headers whose values are stored, and those to keep
 	shownSubscriptions      string   // as the page showed them: unchanged text changes nothing
-	SharedLane, shownShared string
+	SharedLane              string
 }
 
 func newDestinationForm() destinationForm {

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -347,10 +346,10 @@ func TestParseID(t *testing.T) {
 	for _, text := range []string{"", "dst_", "42", "dst_-1", "dst_+1", "dst_0", "dst_042", "dst_99999999999999999999", "lane_1", "dst_1 "} {
 		_, err := parseID(idDestination, text)
 		var notFound *jobs.NotFoundError
-		require.True(t, errors.As(err, &notFound), text)
+		require.ErrorAs(t, err, &notFound, text)
 		_, err = parseIDField(idDestination, "destination", text)
 		var invalid *jobs.InvalidError
-		require.True(t, errors.As(err, &invalid), text)
+		require.ErrorAs(t, err, &invalid, text)
 	}
 }
 

@@ -77,11 +77,18 @@ func (s *Server) problem(ctx context.Context, err error) *Problem {
 		return newProblem(499, "The caller went away.") // nobody reads it; nginx's status, so that it counts as no fault of ours
 	}
 
-	id := strings.ToLower(rand.Text()[:12])
+	id := newErrorID()
 	s.Log.ErrorContext(ctx, "request failed", "error_id", id, "error", err)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return newProblem(http.StatusServiceUnavailable, "The database did not answer in time. The log has more under "+id+".")
 	}
+	return ourFault(id)
+}
+
+// newErrorID is what an answer and a line of the log have in common.
+func newErrorID() string { return strings.ToLower(rand.Text()[:12]) }
+
+func ourFault(id string) *Problem {
 	return newProblem(http.StatusInternalServerError, "Something went wrong on our side. The log has more under "+id+".")
 }
 

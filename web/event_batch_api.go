@@ -79,12 +79,12 @@ func (b *batch) run(ctx context.Context, body io.Reader) error {
 	reader := bufio.NewReaderSize(body, 256<<10)
 	for n := 1; ; n++ {
 		line, tooLong, err := readLine(reader, limit)
-		if err != nil && !errors.Is(err, io.EOF) {
+		last := errors.Is(err, io.EOF)
+		if err != nil && !last {
 			b.flush(ctx)
 			b.out.write(batchLine{Line: n, Error: newProblem(http.StatusBadRequest, "The body ended before its end; this line was not taken.")})
 			return nil
 		}
-		last := err != nil
 		if len(line) > 0 || tooLong {
 			if n > maxBatchLines {
 				b.flush(ctx)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -164,7 +165,7 @@ func TestEventBatch(t *testing.T) {
 
 	t.Run("answers a line before the next one is sent", func(t *testing.T) {
 		reader, writer := io.Pipe()
-		request, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/api/v1/events/batch", reader)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/api/v1/events/batch", reader)
 		require.NoError(t, err)
 		request.Header.Set("Authorization", "Bearer "+b.publish)
 		go func() { _, _ = io.WriteString(writer, event("slow-1")+"\n") }()
@@ -185,7 +186,7 @@ func TestEventBatch(t *testing.T) {
 
 	t.Run("says which line was cut off, and keeps those before it", func(t *testing.T) {
 		reader, writer := io.Pipe()
-		request, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/api/v1/events/batch", reader)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/api/v1/events/batch", reader)
 		require.NoError(t, err)
 		request.Header.Set("Authorization", "Bearer "+b.publish)
 		go func() {
@@ -213,6 +214,6 @@ func TestReadLine(t *testing.T) {
 		line, tooLong, err := readLine(reader, 12)
 		require.Equal(t, want.line, string(line))
 		require.Equal(t, want.tooLong, tooLong)
-		require.Equal(t, want.end, err == io.EOF)
+		require.Equal(t, want.end, errors.Is(err, io.EOF))
 	}
 }

@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 
 	t.Run("are for callers on this machine, and others with a token", func(t *testing.T) {
 		get := func(remote, token string, header ...string) int {
-			r := httptest.NewRequest("GET", "/metrics", nil)
+			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 			r.RemoteAddr = remote
 			if token != "" {
 				r.Header.Set("Authorization", "Bearer "+token)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
@@ -20,7 +21,7 @@ func (s *Server) mountPanel(e *echo.Echo) {
 		handler      echo.HandlerFunc
 	}
 	open := []echo.MiddlewareFunc{sameOrigin(), middleware.BodyLimit(maxForm), s.withSession, s.identify}
-	signedIn := append(open[:len(open):len(open)], s.requireOperator)
+	signedIn := append(slices.Clip(open), s.requireOperator)
 	limit := limitSignIn()
 
 	e.GET("/static/*", echo.WrapHandler(static.Handler()))
@@ -28,9 +29,9 @@ func (s *Server) mountPanel(e *echo.Echo) {
 
 	// Without being signed in.
 	e.GET("/login", s.loginPage, open...)
-	e.POST("/login", s.login, append(open[:len(open):len(open)], limit)...)
+	e.POST("/login", s.login, append(slices.Clip(open), limit)...)
 	e.GET("/welcome", s.welcomePage, open...)
-	e.POST("/welcome", s.welcome, append(open[:len(open):len(open)], limit)...)
+	e.POST("/welcome", s.welcome, append(slices.Clip(open), limit)...)
 	e.POST("/logout", s.logout, open...)
 
 	for _, r := range []route{

@@ -3,6 +3,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -63,7 +64,7 @@ func New(o Options) (*Server, error) {
 	e.Use(
 		middleware.RequestIDWithConfig(middleware.RequestIDConfig{TargetHeader: echo.HeaderXRequestID}),
 		s.logRequest(),
-		middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true, LogErrorFunc: s.logPanic}),
+		middleware.RecoverWithConfig(middleware.RecoverConfig{DisableStackAll: true, LogErrorFunc: s.logPanic}),
 		secureHeaders,
 	)
 	s.mountAPI(e)
@@ -128,9 +129,12 @@ func (s *Server) logRequest() echo.MiddlewareFunc {
 	})
 }
 
-// logPanic keeps the stack; the text of a panic could quote a payload, its type cannot.
+// logPanic writes one line with the stack of the handler, and returns an answer that names the line. The panic's text is dropped: it could
+// quote a payload, which its type and the stack cannot.
 func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
-	s.Log.LogAttrs(c.Request().Context(), slog.LevelError, "panic in a handler", slog.String("route", c.Path()),
-		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)), slog.String("stack", string(stack)))
-	return err
+	id := newErrorID()
+	s.Log.LogAttrs(c.Request().Context(), slog.LevelError, "panic in a handler", slog.String("error_id", id), slog.String("route", c.Path()),
+		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)), slog.String("type", fmt.Sprintf("%T", err)),
+		slog.String("stack", string(stack)))
+	return ourFault(id)
 }

@@ -63,7 +63,7 @@ func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []
 	wanted = slices.Compact(slices.Sorted(slices.Values(wanted)))
 
 	raw := make([]byte, 32)
-	rand.Read(raw) //nolint:errcheck // never fails: it ends the program instead
+	rand.Read(raw) // never fails: it ends the program instead
 	text := tokenPrefix + base64.RawURLEncoding.EncodeToString(raw)
 	row, err := dbsqlc.New().APITokenInsert(ctx, pool, dbsqlc.APITokenInsertParams{
 		Name: name, TokenHash: hashToken(text), Hint: text[len(text)-4:], Scopes: wanted,

@@ -232,7 +232,7 @@ SELECT a.delivery_id, a.no, d.job_id, d.try, d.failures, d.destination_id, d.lan
 FROM attempt a
 JOIN delivery d ON d.id = a.delivery_id
 JOIN destination dest ON dest.id = d.destination_id
-WHERE a.finished_at IS NULL AND a.lease_until < clock_timestamp()
+WHERE a.finished_at IS NULL AND a.lease_until < statement_timestamp()
 ORDER BY a.lease_until LIMIT $1
 `
 

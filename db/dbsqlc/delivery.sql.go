@@ -109,7 +109,7 @@ func (q *Queries) DeliveryCountWaiting(ctx context.Context, db DBTX, destination
 const DeliveryExpireParked = `-- name: DeliveryExpireParked :many
 UPDATE delivery SET state = 'expired', reason = 'expired while waiting for its turn', settled_at = clock_timestamp(), parked = false
 WHERE delivery.id = ANY(ARRAY(
-    SELECT d.id FROM delivery d WHERE d.parked AND d.expires_at <= clock_timestamp() AND d.lane_id = ANY($1::bigint[])
+    SELECT d.id FROM delivery d WHERE d.parked AND d.expires_at <= statement_timestamp() AND d.lane_id = ANY($1::bigint[])
     ORDER BY d.expires_at LIMIT $2
 ))
 RETURNING delivery.lane_id, delivery.job_id
@@ -174,7 +174,7 @@ func (q *Queries) DeliveryInsertMany(ctx context.Context, db DBTX, arg DeliveryI
 
 const DeliveryListLaneIDExpired = `-- name: DeliveryListLaneIDExpired :many
 SELECT DISTINCT x.lane_id FROM (
-    SELECT d.lane_id FROM delivery d WHERE d.parked AND d.expires_at <= clock_timestamp() ORDER BY d.expires_at LIMIT $1
+    SELECT d.lane_id FROM delivery d WHERE d.parked AND d.expires_at <= statement_timestamp() ORDER BY d.expires_at LIMIT $1
 ) x ORDER BY x.lane_id
 `
 
@@ -249,14 +249,20 @@ func (q *Queries) DeliveryListOrphan(ctx context.Context, db DBTX, max int32) ([
 
 const DeliveryListStranded = `-- name: DeliveryListStranded :many
 SELECT d.id, d.job_id, d.try, d.state, d.lane_id
-FROM delivery d
+FROM (SELECT id, event_id, destination_id, lane_id, job_id, try, state, parked, in_window, attempts, failures, due_at, expires_at, replay_id, last_status, last_error_class, reason, created_at, settled_at, attention FROM delivery WHERE delivery.id > $1 ORDER BY delivery.id LIMIT $2) d
 LEFT JOIN river_job j ON j.id = d.job_id
-WHERE d.id > $1 AND d.settled_at IS NULL
+WHERE d.settled_at IS NULL
     AND ((NOT d.parked AND d.due_at < now() - interval '30 seconds' AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded', 'pending')))
         OR (d.parked AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded'))))
     AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
-ORDER BY d.id LIMIT $2
+ORDER BY d.id LIMIT $3
 `
+
+type DeliveryListStrandedParams struct {
+	After int64
+	Page  int32
+	Max   int32
+}
 
 type DeliveryListStrandedRow struct {
 	ID     int64
@@ -266,10 +272,10 @@ type DeliveryListStrandedRow struct {
 	LaneID int64
 }
 
-// Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. Reads the ledger through,
-// so it is run seldom and remembers where it stopped.
-func (q *Queries) DeliveryListStranded(ctx context.Context, db DBTX, after int64, max int32) ([]DeliveryListStrandedRow, error) {
-	rows, err := db.Query(ctx, DeliveryListStranded, after, max)
+// Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. There is no index for this (it would
+// cost every delivery): a page of the ledger is read through, and the caller goes on after the page's end.
+func (q *Queries) DeliveryListStranded(ctx context.Context, db DBTX, arg DeliveryListStrandedParams) ([]DeliveryListStrandedRow, error) {
+	rows, err := db.Query(ctx, DeliveryListStranded, arg.After, arg.Page, arg.Max)
 	if err != nil {
 		return nil, err
 	}
@@ -646,6 +652,19 @@ func (q *Queries) DeliveryPageBySubject(ctx context.Context, db DBTX, arg Delive
 	var i DeliveryPageBySubjectRow
 	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
 	return i, err
+}
+
+const DeliveryPageEnd = `-- name: DeliveryPageEnd :one
+SELECT (CASE WHEN count(*) = $1::int THEN max(x.id) ELSE 0 END)::bigint
+FROM (SELECT delivery.id FROM delivery WHERE delivery.id > $2 ORDER BY delivery.id LIMIT $1) x
+`
+
+// The last id of a page, or 0 where the page is not full: the end of the ledger.
+func (q *Queries) DeliveryPageEnd(ctx context.Context, db DBTX, page int32, after int64) (int64, error) {
+	row := db.QueryRow(ctx, DeliveryPageEnd, page, after)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const DeliveryReopen = `-- name: DeliveryReopen :exec

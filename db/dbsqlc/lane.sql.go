@@ -245,7 +245,7 @@ p AS MATERIALIZED (
     FROM l CROSS JOIN LATERAL (
         SELECT x.id, x.job_id FROM destination t CROSS JOIN LATERAL (
             SELECT d.id, d.job_id, d.due_at FROM delivery d
-            WHERE d.parked AND d.destination_id = t.id AND d.due_at <= clock_timestamp()
+            WHERE d.parked AND d.destination_id = t.id AND d.due_at <= statement_timestamp()
             ORDER BY d.due_at, d.id LIMIT l.room
         ) x
         WHERE t.lane_id = l.id AND t.state = 'active'

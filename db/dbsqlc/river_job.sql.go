@@ -9,6 +9,25 @@ import (
 	"context"
 )
 
+const RiverJobCancelOrphan = `-- name: RiverJobCancelOrphan :execrows
+UPDATE river_job j SET state = 'cancelled', finalized_at = now()
+WHERE j.state = 'running' AND j.kind = 'discover' AND j.attempted_at < now() - interval '5 seconds'
+    AND NOT EXISTS (
+        SELECT 1 FROM process p
+        WHERE p.id = j.attempted_by[array_upper(j.attempted_by, 1)] AND p.stopped_at IS NULL AND p.beat_at > now() - interval '15 seconds'
+    )
+`
+
+// Discovery runs of processes that no longer beat: while one counts as running, its source would not be read. A run that is alive after
+// all finds at its end that its job is not running, and commits nothing.
+func (q *Queries) RiverJobCancelOrphan(ctx context.Context, db DBTX) (int64, error) {
+	result, err := db.Exec(ctx, RiverJobCancelOrphan)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const RiverJobCancelWaiting = `-- name: RiverJobCancelWaiting :exec
 UPDATE river_job SET state = 'cancelled', finalized_at = now()
 WHERE id = ANY($1::bigint[]) AND state IN ('pending', 'available', 'scheduled', 'retryable')

@@ -75,7 +75,7 @@ func ensureTemplate(ctx context.Context, admin *pgxpool.Pool, dsn, name string) 
 	}
 	defer conn.Release()
 	key := sha256.Sum256([]byte(name))
-	lock := int64(binary.BigEndian.Uint64(key[:8])) //nolint:gosec // any 64 bits will do
+	lock := int64(binary.BigEndian.Uint64(key[:8])) // any 64 bits will do
 	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, lock); err != nil {
 		return fmt.Errorf("wait for the template: %w", err)
 	}

@@ -25,7 +25,7 @@ SELECT count(*)::int FROM (SELECT 1 FROM delivery WHERE parked AND destination_i
 -- Those that wait behind the gate and are past their time. Returns what the lanes' counters and River's jobs must follow.
 UPDATE delivery SET state = 'expired', reason = 'expired while waiting for its turn', settled_at = clock_timestamp(), parked = false
 WHERE delivery.id = ANY(ARRAY(
-    SELECT d.id FROM delivery d WHERE d.parked AND d.expires_at <= clock_timestamp() AND d.lane_id = ANY(@lane_ids::bigint[])
+    SELECT d.id FROM delivery d WHERE d.parked AND d.expires_at <= statement_timestamp() AND d.lane_id = ANY(@lane_ids::bigint[])
     ORDER BY d.expires_at LIMIT @max
 ))
 RETURNING delivery.lane_id, delivery.job_id;
@@ -37,7 +37,7 @@ SELECT unnest(@ids::bigint[]), unnest(@event_ids::bigint[]), unnest(@destination
 
 -- name: DeliveryListLaneIDExpired :many
 SELECT DISTINCT x.lane_id FROM (
-    SELECT d.lane_id FROM delivery d WHERE d.parked AND d.expires_at <= clock_timestamp() ORDER BY d.expires_at LIMIT @max
+    SELECT d.lane_id FROM delivery d WHERE d.parked AND d.expires_at <= statement_timestamp() ORDER BY d.expires_at LIMIT @max
 ) x ORDER BY x.lane_id;
 
 -- name: DeliveryListOrphan :many
@@ -55,12 +55,12 @@ WHERE j.state = 'running' AND j.kind = 'deliver' AND j.attempted_at < now() - in
 ORDER BY d.id LIMIT @max;
 
 -- name: DeliveryListStranded :many
--- Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. Reads the ledger through,
--- so it is run seldom and remembers where it stopped.
+-- Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. There is no index for this (it would
+-- cost every delivery): a page of the ledger is read through, and the caller goes on after the page's end.
 SELECT d.id, d.job_id, d.try, d.state, d.lane_id
-FROM delivery d
+FROM (SELECT * FROM delivery WHERE delivery.id > @after ORDER BY delivery.id LIMIT @page) d
 LEFT JOIN river_job j ON j.id = d.job_id
-WHERE d.id > @after AND d.settled_at IS NULL
+WHERE d.settled_at IS NULL
     AND ((NOT d.parked AND d.due_at < now() - interval '30 seconds' AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded', 'pending')))
         OR (d.parked AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded'))))
     AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
@@ -147,6 +147,11 @@ WITH scan AS MATERIALIZED (
 SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
     SELECT scan.id FROM scan WHERE (sqlc.narg('state')::text IS NULL OR scan.state = sqlc.narg('state')) AND (sqlc.narg('destination_id')::bigint IS NULL OR scan.destination_id = sqlc.narg('destination_id')) ORDER BY scan.id DESC LIMIT @max
 )::bigint[] AS ids;
+
+-- name: DeliveryPageEnd :one
+-- The last id of a page, or 0 where the page is not full: the end of the ledger.
+SELECT (CASE WHEN count(*) = @page::int THEN max(x.id) ELSE 0 END)::bigint
+FROM (SELECT delivery.id FROM delivery WHERE delivery.id > @after ORDER BY delivery.id LIMIT @page) x;
 
 -- name: DeliveryReopen :exec
 -- A replay: owed again with a fresh budget and a fresh time to live, under the same event id. The attempts so far stay.

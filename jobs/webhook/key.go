@@ -46,7 +46,7 @@ func NewSigningKey() string {
 
 func randomBytes(n int) []byte {
 	b := make([]byte, n)
-	rand.Read(b) //nolint:errcheck // crypto/rand.Read never fails: it ends the program instead
+	rand.Read(b) // crypto/rand.Read never fails: it ends the program instead
 
 	return b
 }
@@ -107,7 +107,7 @@ func parsePrivate(encoded string) (Key, error) {
 		return Key{}, fmt.Errorf("an ed25519 key has 32 or 64 bytes after whsk_, this has %d", len(raw))
 	}
 
-	public := private.Public().(ed25519.PublicKey) //nolint:forcetypeassert // documented by crypto/ed25519
+	public := private.Public().(ed25519.PublicKey) // documented by crypto/ed25519
 
 	return Key{scheme: SchemeEd25519, secret: private, public: public}, nil
 }

@@ -138,7 +138,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Outcome {
 			break
 		}
 
-		response, err := s.transport(request).RoundTrip(request)
+		response, err := s.transport(request).RoundTrip(request) //nolint:bodyclose // receive closes it
 		if err == nil {
 			o = s.receive(response, r)
 			break

@@ -320,7 +320,7 @@ func TestSendNeverKeepsHalfASecretAtTheCut(t *testing.T) {
 	for pad := range 64 {
 		body := strings.Repeat(secret, 2) + strings.Repeat("x", pad) + strings.Repeat(secret, 10)
 		sender := &Sender{maxResponse: 64}
-		excerpt, truncated := sender.readBody(&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(body))}, map[string]string{"X": secret})
+		excerpt, truncated := sender.readBody(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body))}, map[string]string{"X": secret})
 		require.True(t, truncated)
 		require.LessOrEqual(t, len(excerpt), 64)
 		require.NotContains(t, string(excerpt), "s3cr", pad)

@@ -86,7 +86,7 @@ func Verify(keys []Key, header http.Header, body []byte, now time.Time, toleranc
 	if err != nil {
 		return fmt.Errorf("%w: the timestamp is not a whole number of seconds", ErrMissingHeaders)
 	}
-	age := now.Sub(time.Unix(int64(seconds), 0)) //nolint:gosec // 40 bits fit
+	age := now.Sub(time.Unix(int64(seconds), 0))
 	if age > tolerance {
 		return ErrTimestampTooOld
 	}

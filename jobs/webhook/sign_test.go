@@ -64,7 +64,8 @@ func TestParseSecret(t *testing.T) {
 func TestNewSecretAndSigningKeyParse(t *testing.T) {
 	t.Parallel()
 
-	require.NotEqual(t, NewSecret(), NewSecret())
+	first, second := NewSecret(), NewSecret()
+	require.NotEqual(t, first, second)
 	require.Equal(t, SchemeHMAC, mustKey(t, NewSecret()).Scheme())
 
 	private := mustKey(t, NewSigningKey())
@@ -83,7 +84,7 @@ func TestKeyNeverPrintsItsSecret(t *testing.T) {
 		text := fmt.Sprintf(format, key) + fmt.Sprintf(format, &key) + fmt.Sprintf(format, []Key{key})
 		require.NotContains(t, text, "MfKQ9r8G", format)
 		require.NotContains(t, text, fmt.Sprintf("%x", key.secret), format)
-		require.NotContains(t, text, fmt.Sprint(key.secret), format)
+		require.NotContains(t, text, fmt.Sprintf("%d", key.secret), format)
 	}
 	raw, err := json.Marshal(key)
 	require.NoError(t, err)
