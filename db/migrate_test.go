@@ -63,17 +63,17 @@ func TestConstraints(t *testing.T) {
 	t.Parallel()
 	pool := dbtest.Pool(t)
 	_, err := pool.Exec(t.Context(), `
-		INSERT INTO lane (id, name) VALUES (1, 'l');
-		INSERT INTO destination (id, name, url, lane_id) VALUES (1, 'd', 'https://example.test/', 1);
-		INSERT INTO event (id, event_id, type, subject, version, payload, occurred_at) VALUES (1, 'e1', 't', 's', 1, '{}', now());
-		INSERT INTO delivery (id, event_id, destination_id, lane_id, expires_at) VALUES (1, 1, 1, 1, now());
+		INSERT INTO lane (id, name) VALUES (1000, 'l');
+		INSERT INTO destination (id, name, url, lane_id) VALUES (1000, 'd', 'https://example.test/', 1000);
+		INSERT INTO event (id, event_id, type, subject, version, payload, occurred_at) VALUES (1000, 'e1', 't', 's', 1, '{}', now());
+		INSERT INTO delivery (id, event_id, destination_id, lane_id, expires_at) VALUES (1, 1000, 1000, 1000, now());
 		INSERT INTO attempt (delivery_id, no, lane_id, process, started_at, lease_until) VALUES (1, 1, 1, 'w', now(), now())`)
 	require.NoError(t, err)
 	for sql, constraint := range map[string]string{
 		"INSERT INTO event (event_id, type, payload, occurred_at) VALUES ('e1', 't', '{}', now())":                             "event_event_id_key",
 		"INSERT INTO event (event_id, type, subject, version, payload, occurred_at) VALUES ('e2', 't', 's', 1, '{}', now())":   "event_fact_key",
 		"INSERT INTO event (event_id, type, payload, occurred_at) VALUES ('a b', 't', '{}', now())":                            "event_event_id_check",
-		"INSERT INTO delivery (id, event_id, destination_id, lane_id, expires_at) VALUES (2, 1, 1, 1, now())":                  "delivery_once_per_destination",
+		"INSERT INTO delivery (id, event_id, destination_id, lane_id, expires_at) VALUES (2, 1000, 1000, 1000, now())":         "delivery_once_per_destination",
 		"UPDATE delivery SET state = 'delivered'":                                                                              "delivery_settled_has_a_time",
 		"UPDATE delivery SET settled_at = now()":                                                                               "delivery_settled_has_a_time",
 		"UPDATE delivery SET state = 'dead_lettered', settled_at = now()":                                                      "delivery_bad_end_has_a_reason",
@@ -82,9 +82,9 @@ func TestConstraints(t *testing.T) {
 		"INSERT INTO attempt (delivery_id, no, lane_id, process, started_at, lease_until) VALUES (1, 1, 1, 'w', now(), now())": "attempt_pkey",
 		"UPDATE attempt SET finished_at = now()":                                                                               "attempt_finished_has_a_verdict",
 		"UPDATE destination SET state = 'deleted'":                                                                             "destination_deleted_has_a_time",
-		"INSERT INTO destination (id, name, url, lane_id) VALUES (7, 'd', 'https://example.test/', 1)":                         "destination_name_key",
+		"INSERT INTO destination (name, url, lane_id) VALUES ('d', 'https://example.test/', 1000)":                             "destination_name_key",
 		"UPDATE destination SET url = 'ftp://x'":                                                                               "destination_url_check",
-		"UPDATE lane SET rate = -1":                                                                                             "lane_rate_check",
+		"UPDATE lane SET rate = -1":                                                                                            "lane_rate_check",
 		"UPDATE lane SET in_flight = -1":                                                                                       "lane_in_flight_check",
 		"INSERT INTO discovery_run (job_id, source, started_at, read) VALUES (1, 'outbox', now(), 3)":                          "discovery_run_adds_up",
 	} {

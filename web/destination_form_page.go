@@ -19,17 +19,17 @@ import (
 
 // destinationForm is a destination as it stands in the form: text, as typed.
 type destinationForm struct {
-	Name, URL, Tenant       string
-	Rate, Burst, MaxFlight  string
-	Subscriptions           string // one pattern per line
-	Timeout, TTL            string
-	Schedule, Jitter        string
-	Responses               string // "409 delivered", one per line
-	Headers                 string // "X-Api-Key: …", one per line: to add or replace
-	Secret                  string
-	Stored, Kept            []string // names of headers whose values are stored, and those to keep
-	shownSubscriptions      string   // as the page showed them: unchanged text changes nothing
-	SharedLane              string
+	Name, URL, Tenant      string
+	Rate, Burst, MaxFlight string
+	Subscriptions          string // one pattern per line
+	Timeout, TTL           string
+	Schedule, Jitter       string
+	Responses              string // "409 delivered", one per line
+	Headers                string // "X-Api-Key: …", one per line: to add or replace
+	Secret                 string
+	Stored, Kept           []string // names of headers whose values are stored, and those to keep
+	shownSubscriptions     string   // as the page showed them: unchanged text changes nothing
+	SharedLane             string
 }
 
 func newDestinationForm() destinationForm {
