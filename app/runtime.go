@@ -96,6 +96,14 @@ func connectStore(ctx context.Context, c config, s *store, dsn string, log *slog
 	return s, err
 }
 
+// lost is closed when the embedded server ends by itself; nil, which blocks for ever, where there is none.
+func (s *store) lost() <-chan struct{} {
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Done()
+}
+
 func (s *store) close(log *slog.Logger) {
 	if s.pool != nil {
 		s.pool.Close()

@@ -95,6 +95,8 @@ func serveUntil(ctx context.Context, c config, log *slog.Logger, out io.Writer, 
 		return nil
 	case err := <-failed:
 		return err
+	case <-store.lost():
+		return errors.New("serve: the embedded postgres ended by itself; its log is in the data directory")
 	}
 }
 

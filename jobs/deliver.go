@@ -62,7 +62,7 @@ func (w *DeliverWorker) Work(ctx context.Context, job *river.Job[DeliverArgs]) (
 		return w.turnAway(job, admission)
 	}
 	outcome, schedule := w.send(ctx, admission)
-	decision := decide(outcome, admission.No, admission.Failures, schedule)
+	decision := decide(outcome, try{admission.No, admission.Failures, admission.until(admission.ExpiresAt), schedule})
 	if err := w.ledger.close(job, admission, outcome, decision); err != nil {
 		return fmt.Errorf("settle delivery: %w", err)
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -56,43 +57,51 @@ type decision struct {
 	err    error // for River: nil, or one of the typed errors
 }
 
-// decide judges an outcome by the destination's schedule. no is the attempt's number, failures what the budget has been charged before.
+// try is what decide must know of the attempt besides its outcome.
+type try struct {
+	no       int32         // of the attempt, from 1
+	failures int32         // what the budget was charged before it
+	left     time.Duration // until the delivery expires: no wait is longer
+	schedule Schedule
+}
+
+// decide judges an outcome by the destination's schedule.
 //
 //   - A 429 is about pace, not about the delivery: it holds the lane and is never charged, so a receiver that is busy for a day costs
 //     nobody their budget; the delivery's expiry bounds it. The wait is at least the schedule's first step.
 //   - A 503 with Retry-After holds the lane and is charged: that receiver is ill. The wait is the longer of schedule and hint.
 //   - A request cut short by our own shutdown, or never made, is not charged.
-func decide(o webhook.Outcome, no, failures int32, s Schedule) decision {
+func decide(o webhook.Outcome, t try) decision {
 	switch o.Verdict {
 	case webhook.Delivered:
 		return decision{state: StateDelivered}
 	case webhook.Hold:
-		return decideHold(o, no, failures, s)
+		return decideHold(o, t)
 	case webhook.Retry:
 		if o.ErrorClass == webhook.ClassShutdown || o.ErrorClass == ClassLate {
 			return decision{state: StateRetrying, reason: o.Reason, err: &RetryableError{Class: o.ErrorClass}}
 		}
 		if o.ErrorClass == ClassInterrupted {
-			return charged(o, failures, s, 0)
+			return charged(o, t, 0)
 		}
-		wait := s.wait(int(failures))
+		wait := t.schedule.wait(int(t.failures))
 		if o.HasRetryAfter {
 			wait = max(wait, min(o.RetryAfter, HoldCap))
 		}
-		return charged(o, failures, s, wait)
+		return charged(o, t, wait)
 	default: // reject, gone, blocked: sending the same again would be refused again
 		return decision{
-			state: StateDeadLettered, charge: 1, reason: o.Reason, gone: o.Verdict == webhook.Gone,
+			state: StateDeadLettered, charge: 1, reason: cmp.Or(o.Reason, o.ErrorClass, "refused"), gone: o.Verdict == webhook.Gone,
 			err: &PermanentError{Class: o.ErrorClass},
 		}
 	}
 }
 
-func decideHold(o webhook.Outcome, no, failures int32, s Schedule) decision {
+func decideHold(o webhook.Outcome, t try) decision {
 	hint := min(o.RetryAfter, HoldCap)
 	if o.Status != http.StatusTooManyRequests {
-		wait := max(s.wait(int(failures)), hint)
-		d := charged(o, failures, s, wait)
+		wait := max(t.schedule.wait(int(t.failures)), hint)
+		d := charged(o, t, wait)
 		if d.hold = hint; !o.HasRetryAfter {
 			d.hold = wait
 		}
@@ -102,24 +111,26 @@ func decideHold(o webhook.Outcome, no, failures int32, s Schedule) decision {
 		return d
 	}
 	// Without a hint the wait grows, but not beyond the third step: nobody asked for hours.
-	wait := s.wait(min(int(no)-1, 2))
+	wait := t.schedule.wait(min(int(t.no)-1, 2))
 	hold := wait
 	if o.HasRetryAfter {
-		wait, hold = max(s.wait(0), hint), hint
+		wait, hold = max(t.schedule.wait(0), hint), hint
 	}
+	wait = min(wait, t.left)
 	return decision{
 		state: StateRetrying, delay: wait, hold: hold, reason: o.Reason, err: &HoldError{Class: o.ErrorClass, Wait: wait},
 	}
 }
 
 // charged takes one from the budget and dead-letters when it is spent.
-func charged(o webhook.Outcome, failures int32, s Schedule, wait time.Duration) decision {
-	if int(failures) >= len(s.Waits) {
+func charged(o webhook.Outcome, t try, wait time.Duration) decision {
+	if int(t.failures) >= len(t.schedule.Waits) {
 		return decision{
 			state: StateDeadLettered, charge: 1, err: &PermanentError{Class: o.ErrorClass},
-			reason: fmt.Sprintf("all %d attempts failed; the last: %s", failures+1, o.Reason),
+			reason: fmt.Sprintf("all %d attempts failed; the last: %s", t.failures+1, o.Reason),
 		}
 	}
+	wait = min(wait, t.left)
 	return decision{
 		state: StateRetrying, charge: 1, delay: wait, reason: o.Reason, err: &RetryableError{Class: o.ErrorClass, Wait: wait},
 	}

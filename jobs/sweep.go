@@ -109,7 +109,7 @@ func (s *sweeper) closeExpiredLeases(ctx context.Context) error {
 			Verdict: webhook.Retry, ErrorClass: ClassInterrupted, Unknown: true,
 			Reason: "interrupted: the process that made the request ended before the answer was recorded; outcome unknown",
 		}
-		decision := decide(outcome, row.No, row.Failures, Schedule{Waits: make([]time.Duration, row.Retries)})
+		decision := decide(outcome, try{no: row.No, failures: row.Failures, schedule: Schedule{Waits: make([]time.Duration, row.Retries)}})
 		if row.DestinationDeleted && decision.state == StateRetrying {
 			decision.state, decision.reason = StateCancelled, "its destination was deleted"
 		}
