@@ -196,16 +196,18 @@ func (s *Server) getEvent(ctx context.Context, id string) (EventDetail, error) {
 	if err != nil {
 		return EventDetail{}, fmt.Errorf("load event: %w", err)
 	}
+	// Before the deliveries: read after it, they have ended as well. The other way round one of them could end in between.
+	settled, err := s.queries.EventSettled(ctx, s.Pool, row.ID)
+	if err != nil {
+		return EventDetail{}, fmt.Errorf("look whether the event has settled: %w", err)
+	}
 	page, err := s.listDeliveries(ctx, deliveryFilter{EventID: id, Limit: maxEventDeliveries})
 	if err != nil {
 		return EventDetail{}, err
 	}
-	detail := EventDetail{Event: eventOf(dbsqlc.EventListMetaRow(row)), Deliveries: page.Items, MoreDeliveries: page.NextCursor != nil}
-	detail.Settled, err = s.queries.EventSettled(ctx, s.Pool, row.ID)
-	if err != nil {
-		return EventDetail{}, fmt.Errorf("look whether the event has settled: %w", err)
-	}
-	return detail, nil
+	return EventDetail{
+		Event: eventOf(dbsqlc.EventListMetaRow(row)), Deliveries: page.Items, MoreDeliveries: page.NextCursor != nil, Settled: settled,
+	}, nil
 }
 
 type payloadOutput struct {
