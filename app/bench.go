@@ -91,8 +91,8 @@ type measured struct {
 	wal  float64 // KB per piece
 }
 
-// measure times f, which does n pieces of work, and what it wrote ahead.
-func measure(ctx context.Context, pool *pgxpool.Pool, n int, f func() error) (measured, error) {
+// measure times f, which does n pieces of work, and what was written ahead until stop has returned, so with the last piece's record.
+func measure(ctx context.Context, pool *pgxpool.Pool, n int, f func() error, stop func(context.Context) error) (measured, error) {
 	wal := func() (bytes float64, err error) {
 		err = pool.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8").Scan(&bytes)
 		return bytes, err
@@ -106,6 +106,9 @@ func measure(ctx context.Context, pool *pgxpool.Pool, n int, f func() error) (me
 		return measured{}, err
 	}
 	took := time.Since(start)
+	if err := stop(ctx); err != nil {
+		return measured{}, err
+	}
 	after, err := wal()
 	return measured{rate: float64(n) / took.Seconds(), wal: (after - before) / float64(n) / 1024}, err
 }
@@ -149,11 +152,8 @@ func benchRiver(ctx context.Context, pool *pgxpool.Pool, n int) (measured, error
 		if err := client.Start(ctx); err != nil {
 			return err
 		}
-		if err := wait(ctx, finished); err != nil {
-			return err
-		}
-		return client.Stop(ctx)
-	})
+		return wait(ctx, finished)
+	}, client.Stop)
 }
 
 // benchDeliveries publishes first and starts to work then: what is timed is delivery alone, through everything that production does.
@@ -205,11 +205,8 @@ func benchDeliveries(ctx context.Context, c config, s *store, n, destinations in
 		if err := engine.Start(ctx); err != nil {
 			return err
 		}
-		if err := wait(ctx, finished); err != nil {
-			return err
-		}
-		return engine.Stop(ctx)
-	})
+		return wait(ctx, finished)
+	}, engine.Stop)
 }
 
 // benchDestination inserts a destination that no form would let through: an unlimited one on loopback.

@@ -136,6 +136,32 @@ func TestDiscover(t *testing.T) {
 		require.Equal(t, 4500, b.count(t, "SELECT sum(parked) FROM lane"))
 	})
 
+	t.Run("keeps the progress of several fan-outs that are each half done", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		_, err := b.pool.Exec(t.Context(), `
+			WITH l AS (INSERT INTO lane (name, rate) VALUES ('l', 0.001) RETURNING id),
+			d AS (INSERT INTO destination (name, url, lane_id, state) SELECT 'd' || g, 'http://127.0.0.1:9/', l.id, 'paused' FROM l, generate_series(1, 1900) g RETURNING id)
+			INSERT INTO subscription (destination_id, types) SELECT id, '{*}' FROM d`)
+		require.NoError(t, err)
+		for _, batch := range [][]string{{"a", "b"}, {"c", "d"}, {"e", "f"}} { // each leaves its second event at 100 of 1,900
+			events := make([]Event, len(batch))
+			for i, id := range batch {
+				events[i] = Event{ID: id, Type: "t", Payload: []byte("1")}
+				require.NoError(t, events[i].normalize(time.Now(), MaxPayload))
+			}
+			_, err := b.engine.intake.commit(t.Context(), events)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 6000, b.count(t, "SELECT count(*) FROM delivery"))
+		b.discover(t)
+		eventually(t, 20*time.Second, "all fan-outs complete", func() bool {
+			return b.count(t, "SELECT count(*) FROM event WHERE fanout_after IS NOT NULL") == 0
+		})
+		require.Equal(t, 6*1900, b.count(t, "SELECT count(*) FROM delivery"))
+		require.Equal(t, 0, b.count(t, "SELECT count(*) FROM discovery_run WHERE error <> ''"))
+	})
+
 	t.Run("two processes over one outbox send each event once", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

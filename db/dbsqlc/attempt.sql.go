@@ -293,7 +293,8 @@ closed AS (
     UPDATE attempt SET finished_at = t.at, verdict = s.verdict, status = nullif(s.status, 0), error_class = s.error_class,
         reason = s.attempt_reason, took_us = s.took_us, retry_after = s.retry_after, excerpt = s.excerpt, truncated = s.truncated
     FROM s CROSS JOIN t
-    WHERE s.no > 0 AND attempt.delivery_id = s.delivery_id AND attempt.no = s.no AND attempt.finished_at IS NULL
+    -- Not "finished_at IS NULL": the planner would go through the index of all open leases for each row, instead of the key.
+    WHERE s.no > 0 AND attempt.delivery_id = s.delivery_id AND attempt.no = s.no AND coalesce(attempt.finished_at, 'infinity') = 'infinity'
     RETURNING attempt.delivery_id, attempt.lane_id
 ),
 f AS MATERIALIZED (

@@ -189,11 +189,13 @@ func (q *Queries) EventListUnfinished(ctx context.Context, db DBTX, max int32) (
 }
 
 const EventSetFanout = `-- name: EventSetFanout :exec
-UPDATE event SET fanout_after = nullif(f.after, -1)
+UPDATE event SET fanout_after = CASE WHEN f.after >= 0 THEN greatest(coalesce(event.fanout_after, 0), f.after) END
 FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS after) f
 WHERE event.id = f.id
 `
 
+// Writes down how far each fan-out is: -1 complete, otherwise the last destination reached; it never goes back, so 0 only says "not
+// complete" of an event that the page did not come to.
 func (q *Queries) EventSetFanout(ctx context.Context, db DBTX, ids []int64, after []int64) error {
 	_, err := db.Exec(ctx, EventSetFanout, ids, after)
 	return err

@@ -27,6 +27,8 @@ ORDER BY x.ord, (e.event_id = x.event_id) DESC;
 SELECT id FROM event WHERE fanout_after IS NOT NULL ORDER BY id LIMIT @max FOR UPDATE SKIP LOCKED;
 
 -- name: EventSetFanout :exec
-UPDATE event SET fanout_after = nullif(f.after, -1)
+-- Writes down how far each fan-out is: -1 complete, otherwise the last destination reached; it never goes back, so 0 only says "not
+-- complete" of an event that the page did not come to.
+UPDATE event SET fanout_after = CASE WHEN f.after >= 0 THEN greatest(coalesce(event.fanout_after, 0), f.after) END
 FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@after::bigint[]) AS after) f
 WHERE event.id = f.id;
