@@ -119,6 +119,8 @@ func (w *DeliverWorker) turnAway(job *river.Job[DeliverArgs], a admission) error
 		return riverError(&RetryableError{Class: a.Verdict, Wait: a.until(a.DueAt)})
 	case "expired":
 		return w.end(job, a, StateExpired, "expired before it could be delivered", &ExpiredError{})
+	case "superseded":
+		return w.end(job, a, StateSuperseded, "a newer version came while it waited", &PermanentError{Class: StateSuperseded})
 	case "deleted":
 		return w.end(job, a, StateCancelled, "its destination was deleted", &PermanentError{Class: "cancelled"})
 	default: // paused, held, full, rate, cap

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,5 +69,60 @@ func TestDestination(t *testing.T) {
 		require.NoError(t, err)
 		b.awaitState(t, receipt.ID, d.ID, StateDelivered)
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM delivery"))
+	})
+}
+
+func TestOrderingLatest(t *testing.T) {
+	t.Parallel()
+	latest := func(t *testing.T, b *bundle, opts *dbfactory.DestinationOpts) dbfactory.Destination {
+		t.Helper()
+		d := b.destination(t, opts)
+		_, err := b.pool.Exec(t.Context(), "UPDATE destination SET ordering = 'latest' WHERE id = $1", d.ID)
+		require.NoError(t, err)
+		return d
+	}
+	version := func(n int64) *int64 { return &n }
+
+	t.Run("an older version that still waits is superseded, whichever comes first", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := latest(t, b, &dbfactory.DestinationOpts{State: "paused", Rate: 100})
+		other := b.destination(t, &dbfactory.DestinationOpts{State: "paused", Rate: 100})
+		for _, n := range []int64{2, 1, 4, 3} {
+			b.publish(t, Event{ID: fmt.Sprint("v", n), Subject: "SHP-1", Version: version(n)})
+		}
+		b.publish(t, Event{ID: "another", Subject: "SHP-2", Version: version(1)})
+		b.publish(t, Event{ID: "unversioned", Subject: "SHP-1"})
+		for _, n := range []int64{1, 2, 3} {
+			row := b.delivery(t, fmt.Sprint("v", n), d.ID)
+			require.Equal(t, StateSuperseded, row.State, n)
+			require.Contains(t, row.Reason, fmt.Sprintf("while version %d waited", n))
+			require.Equal(t, StatePending, b.delivery(t, fmt.Sprint("v", n), other.ID).State)
+		}
+		require.Equal(t, 3, b.count(t, "SELECT parked FROM lane WHERE id = $1", d.LaneID))
+		require.NoError(t, b.engine.ResumeDestination(t.Context(), d.ID))
+		for _, id := range []string{"v4", "another", "unversioned"} {
+			b.awaitState(t, id, d.ID, StateDelivered)
+		}
+		require.Len(t, b.receiver.all(), 3)
+		require.Equal(t, 0, b.count(t, "SELECT parked + open + in_flight FROM lane WHERE id = $1", d.LaneID))
+	})
+
+	t.Run("a retry of an older version gives way to a newer one", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := latest(t, b, &dbfactory.DestinationOpts{Retry: []time.Duration{500 * time.Millisecond}})
+		b.receiver.statuses(500, 200)
+		b.publish(t, Event{ID: "v1", Subject: "S", Version: version(1)})
+		b.awaitState(t, "v1", d.ID, StateRetrying)
+		b.publish(t, Event{ID: "v2", Subject: "S", Version: version(2)})
+		b.awaitState(t, "v2", d.ID, StateDelivered)
+		require.Equal(t, StateSuperseded, b.delivery(t, "v1", d.ID).State)
+		require.Len(t, b.receiver.all(), 2)
+
+		result, err := b.engine.Replay(t.Context(), ReplayRequest{EventID: "v1", Actor: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, 1, result.Sent, "an operator may insist")
+		b.awaitState(t, "v1", d.ID, StateDelivered)
 	})
 }

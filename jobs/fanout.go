@@ -47,7 +47,7 @@ func (f *fanout) spread(ctx context.Context, tx pgx.Tx, eventIDs []int64, resumi
 	if err := f.insert(ctx, tx, matches, lanes); err != nil {
 		return 0, err
 	}
-	return len(matches), lanes.account(ctx, tx)
+	return len(matches), f.account(ctx, tx, lanes)
 }
 
 // markRest writes down where each event's fan-out stands and returns the matches that belong to this page.
@@ -80,10 +80,12 @@ type lanePlan struct {
 	limited map[int64]bool
 	open    map[int64]int32
 	parked  map[int64]int32
+	latest  map[int64]bool // lanes with a destination that wants only the latest
+	made    []int64        // the deliveries to such destinations
 }
 
 func (f *fanout) plan(ctx context.Context, tx pgx.Tx, matches []dbsqlc.DeliveryMatchRow) (*lanePlan, error) {
-	p := &lanePlan{room: map[int64]int32{}, limited: map[int64]bool{}, open: map[int64]int32{}, parked: map[int64]int32{}}
+	p := &lanePlan{room: map[int64]int32{}, limited: map[int64]bool{}, open: map[int64]int32{}, parked: map[int64]int32{}, latest: map[int64]bool{}}
 	seen := map[int64]bool{}
 	for _, m := range matches {
 		if !seen[m.LaneID] {
@@ -111,12 +113,12 @@ func (p *lanePlan) place(lane int64, active bool) bool {
 	return false
 }
 
-// account locks the lanes in order, adds what was made and lets through what has room by now. Lanes that keep no accounts and got no
-// parked work are not touched.
-func (p *lanePlan) account(ctx context.Context, tx pgx.Tx) error {
+// account locks the lanes in order, adds what was made, ends what that supersedes and lets through what has room by now. Lanes that keep
+// no accounts and got no parked work are not touched.
+func (f *fanout) account(ctx context.Context, tx pgx.Tx, p *lanePlan) error {
 	add := dbsqlc.LaneAddParams{}
 	for _, id := range p.ids {
-		if p.limited[id] || p.parked[id] > 0 {
+		if p.limited[id] || p.parked[id] > 0 || p.latest[id] {
 			add.Ids = append(add.Ids, id)
 			add.Open = append(add.Open, p.open[id])
 			add.Parked = append(add.Parked, p.parked[id])
@@ -128,11 +130,45 @@ func (p *lanePlan) account(ctx context.Context, tx pgx.Tx) error {
 	batch := &pgx.Batch{}
 	batch.Queue(dbsqlc.LaneLock, add.Ids)
 	batch.Queue(dbsqlc.LaneAdd, add.Ids, add.Open, add.Parked)
-	batch.Queue(dbsqlc.LanePromote, add.Ids)
+	if len(p.made) == 0 {
+		batch.Queue(dbsqlc.LanePromote, add.Ids)
+	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("account lanes: %w", err)
 	}
-	return nil
+	if len(p.made) == 0 {
+		return nil
+	}
+	if err := f.supersede(ctx, tx, p.made); err != nil {
+		return err
+	}
+	return promoteLanes(ctx, tx, add.Ids)
+}
+
+// supersede ends older versions that still wait, where a destination wants only the latest.
+func (f *fanout) supersede(ctx context.Context, tx pgx.Tx, made []int64) error {
+	rows, err := f.queries.DeliverySupersede(ctx, tx, made)
+	if err != nil {
+		return fmt.Errorf("supersede older versions: %w", err)
+	}
+	open, parked := map[int64]int32{}, map[int64]int32{}
+	jobs := make([]int64, len(rows))
+	for i, row := range rows {
+		jobs[i] = jobOf(row.JobID)
+		if row.Parked {
+			parked[row.LaneID]--
+		}
+		if row.InWindow {
+			open[row.LaneID]--
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := addToLanes(ctx, tx, f.queries, open, parked); err != nil {
+		return err
+	}
+	return f.queries.RiverJobCancelWaiting(ctx, tx, jobs)
 }
 
 func (f *fanout) insert(ctx context.Context, tx pgx.Tx, matches []dbsqlc.DeliveryMatchRow, plan *lanePlan) error {
@@ -144,6 +180,9 @@ func (f *fanout) insert(ctx context.Context, tx pgx.Tx, matches []dbsqlc.Deliver
 			return err
 		}
 		inWindow := plan.place(m.LaneID, m.Active)
+		if m.Latest {
+			plan.made, plan.latest[m.LaneID] = append(plan.made, id), true
+		}
 		params[i] = river.InsertManyParams{
 			Args: DeliverArgs{DeliveryID: id, Try: 1}, InsertOpts: &river.InsertOpts{Pending: !inWindow, Priority: int(m.Priority)},
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type destinationForm struct {
 	Rate, Burst, MaxFlight string
 	Subscriptions          string // one pattern per line
 	Timeout, TTL           string
+	Ordering               string
 	Schedule, Jitter       string
 	Responses              string // "409 delivered", one per line
 	Headers                string // "X-Api-Key: …", one per line: to add or replace
@@ -38,7 +40,7 @@ func newDestinationForm() destinationForm {
 		schedule = append(schedule, formatDuration(wait))
 	}
 	return destinationForm{
-		Rate: "10", Burst: "10", MaxFlight: "4", Subscriptions: "*", Timeout: formatDuration(defaultTimeout), TTL: formatDuration(defaultTTL),
+		Rate: "10", Burst: "10", MaxFlight: "4", Subscriptions: "*", Timeout: formatDuration(defaultTimeout), TTL: formatDuration(defaultTTL), Ordering: defaultOrdering,
 		Schedule: strings.Join(schedule, " "), Jitter: "20",
 	}
 }
@@ -53,14 +55,14 @@ func readDestinationForm(c echo.Context) (destinationForm, error) {
 	lines := func(name string) string { return strings.ReplaceAll(v.Get(name), "\r\n", "\n") }
 	return destinationForm{
 		Name: v.Get("name"), URL: line("url"), Tenant: line("tenant"), Rate: line("rate"), Burst: line("burst"), MaxFlight: line("max_in_flight"),
-		Subscriptions: lines("subscriptions"), Timeout: line("timeout"), TTL: line("ttl"), Schedule: line("schedule"), Jitter: line("jitter"),
+		Subscriptions: lines("subscriptions"), Timeout: line("timeout"), TTL: line("ttl"), Ordering: cmp.Or(line("ordering"), defaultOrdering), Schedule: line("schedule"), Jitter: line("jitter"),
 		Responses: lines("responses"), Headers: lines("headers"), Secret: line("secret"), Kept: v["keep"], shownSubscriptions: lines("shown_subscriptions"),
 	}, nil
 }
 
 // input makes of the form what the API takes, so that both are checked by the same rules.
 func (f destinationForm) input(creating bool) (DestinationInput, error) {
-	in := DestinationInput{Name: &f.Name, URL: &f.URL, Timeout: &f.Timeout, TTL: &f.TTL, Lane: &LaneInput{}}
+	in := DestinationInput{Name: &f.Name, URL: &f.URL, Timeout: &f.Timeout, TTL: &f.TTL, Ordering: &f.Ordering, Lane: &LaneInput{}}
 	in.Tenant = Null[string]()
 	if f.Tenant != "" {
 		in.Tenant = Given(f.Tenant)
@@ -199,7 +201,7 @@ func filled(text string) []numbered {
 // formFields maps the field of an *jobs.InvalidError onto the form's, with its label.
 var formFields = map[string]struct{ id, label string }{
 	"name": {"name", "Name"}, "url": {"url", "URL"}, "tenant": {"tenant", "Tenant"}, "lane.rate": {"rate", "Rate"}, "lane.burst": {"burst", "Burst"},
-	"lane.max_in_flight": {"max_in_flight", "In flight at most"}, "subscriptions": {"subscriptions", "Subscriptions"}, "timeout": {"timeout", "Timeout"},
+	"lane.max_in_flight": {"max_in_flight", "In flight at most"}, "subscriptions": {"subscriptions", "Subscriptions"}, "timeout": {"timeout", "Timeout"}, "ordering": {"ordering", "Versions"},
 	"ttl": {"ttl", "Time to live"}, "retry.schedule": {"schedule", "Retry schedule"}, "retry.jitter": {"jitter", "Jitter"},
 	"responses": {"responses", "Responses"}, "headers": {"headers", "Custom headers"}, "secret": {"secret", "Signing secret"},
 }

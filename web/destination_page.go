@@ -240,7 +240,7 @@ func same[T comparable](a, b *T) bool { return (a == nil) == (b == nil) && (a ==
 // formOf is what the form shows of a stored destination.
 func formOf(d Destination) destinationForm {
 	f := destinationForm{
-		Name: d.Name, URL: d.URL, Tenant: text(d.Tenant), Burst: strconv.FormatInt(d.Lane.Burst, 10), Timeout: d.Timeout, TTL: d.TTL,
+		Name: d.Name, URL: d.URL, Tenant: text(d.Tenant), Burst: strconv.FormatInt(d.Lane.Burst, 10), Timeout: d.Timeout, TTL: d.TTL, Ordering: d.Ordering,
 		Schedule: strings.Join(d.Retry.Schedule, " "), Jitter: number(math.Round(d.Retry.Jitter*1e6) / 1e4),
 	}
 	if d.Lane.Rate != nil {

@@ -41,7 +41,7 @@ func TestDestination(t *testing.T) {
 		a := b.ok(t, 201, "POST", "/destinations", fmt.Sprintf(`{"name": "whole", "url": %q, "tenant": "acme",
 			"lane": {"name": "Acme account", "rate": 0.1, "burst": 3, "max_in_flight": null},
 			"subscriptions": [{"types": ["shipment.*", "order.paid"], "tenant": "acme", "filter": null}],
-			"timeout": "1500ms", "ttl": "90m", "ordering": "all", "retry": {"schedule": [], "jitter": 0},
+			"timeout": "1500ms", "ttl": "90m", "ordering": "latest", "retry": {"schedule": [], "jitter": 0},
 			"responses": [{"status": "409", "verdict": "delivered"}], "headers": {"X-Api-Key": "hidden-value"}}`, url))
 		require.Equal(t, "Acme account", a.field(t, "lane.name"))
 		require.InDelta(t, 0.1, a.field(t, "lane.rate"), 0)
@@ -86,6 +86,7 @@ func TestDestination(t *testing.T) {
 			{`{"name": "x", "url": "URL", "timeout": "soon"}`, "timeout", "duration"},
 			{`{"name": "x", "url": "URL", "ttl": "0s"}`, "ttl", "want 1s"},
 			{`{"name": "x", "url": "URL", "ordering": "serial"}`, "ordering", "not available yet"},
+			{`{"name": "x", "url": "URL", "ordering": "newest"}`, "ordering", "\"latest\""},
 			{`{"name": "x", "url": "URL", "retry": {"schedule": ["1s", "1s", "-5s"]}}`, "retry.schedule[2]", "negative"},
 			{`{"name": "x", "url": "URL", "retry": {"jitter": 1.5}}`, "retry.jitter", "0 to 1"},
 			{`{"name": "x", "url": "URL", "responses": [{"status": "409", "verdict": "delivered"}, {"status": "abc", "verdict": "retry"}]}`, "responses[1]", "status"},

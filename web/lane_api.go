@@ -116,7 +116,7 @@ func (s *Server) apiUpdateLane(ctx context.Context, in *laneUpdateInput) (*laneO
 	return &laneOutput{laneOf(row)}, nil
 }
 
-// updateLane changes what was given of a budget. What waits goes at the new pace within seconds, in the same order.
+// updateLane changes what was given of a budget. What waits goes at the new pace at once, in the same order.
 func (s *Server) updateLane(ctx context.Context, tx pgx.Tx, id int64, prefix string, in LaneInput) (dbsqlc.Lane, error) {
 	if err := s.queries.LaneLock(ctx, tx, []int64{id}); err != nil {
 		return dbsqlc.Lane{}, fmt.Errorf("lock lane: %w", err)
@@ -135,12 +135,15 @@ func (s *Server) updateLane(ctx context.Context, tx pgx.Tx, id int64, prefix str
 	if err != nil {
 		return dbsqlc.Lane{}, fmt.Errorf("update lane: %w", err)
 	}
-	if before.Limited == row.Limited {
-		return row, nil
+	if before.Limited != row.Limited {
+		// A lane without limits keeps no accounts: they are made up when it gets some, and dropped when it loses them.
+		if _, err := s.queries.LaneRecount(ctx, tx, []int64{id}); err != nil {
+			return dbsqlc.Lane{}, fmt.Errorf("recount lane: %w", err)
+		}
 	}
-	// A lane without limits keeps no accounts: they are made up when it gets some, and dropped when it loses them.
-	if _, err := s.queries.LaneRecount(ctx, tx, []int64{id}); err != nil {
-		return dbsqlc.Lane{}, fmt.Errorf("recount lane: %w", err)
+	// A wider window takes more at once, not at the next sweep.
+	if _, err := s.queries.LanePromote(ctx, tx, []int64{id}); err != nil {
+		return dbsqlc.Lane{}, fmt.Errorf("promote: %w", err)
 	}
 	return s.queries.LaneGetByID(ctx, tx, id)
 }

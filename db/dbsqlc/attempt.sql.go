@@ -27,6 +27,12 @@ r AS MATERIALIZED (
             WHEN open_attempt.no IS NOT NULL THEN 'busy'
             WHEN dest.state = 'deleted' THEN 'deleted'
             WHEN d.expires_at <= to_timestamp(t.now_us / 1e6) THEN 'expired'
+            WHEN dest.ordering = 'latest' AND d.replay_id IS NULL AND EXISTS (
+                SELECT 1 FROM event mine
+                JOIN event newer ON newer.subject = mine.subject AND newer.tenant = mine.tenant AND newer.version > mine.version
+                JOIN delivery nd ON nd.event_id = newer.id AND nd.destination_id = d.destination_id AND nd.state <> 'cancelled'
+                WHERE mine.id = d.event_id AND mine.subject <> ''
+            ) THEN 'superseded'
             WHEN dest.state <> 'active' THEN 'paused'
             WHEN d.due_at > to_timestamp(t.now_us / 1e6) + interval '50 milliseconds' THEN 'early'
             WHEN lane.held_us > t.now_us THEN 'held'

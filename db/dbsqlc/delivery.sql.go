@@ -398,7 +398,7 @@ func (q *Queries) DeliveryListView(ctx context.Context, db DBTX, ids []int64) ([
 }
 
 const DeliveryMatch = `-- name: DeliveryMatch :many
-SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active,
+SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active, (d.ordering = 'latest')::bool AS latest,
     coalesce(e.expires_at, e.created_at + d.ttl_s * interval '1 second')::timestamptz AS expires_at, e.priority
 FROM event e
 JOIN destination d ON d.deleted_at IS NULL AND d.id > coalesce(e.fanout_after, 0)
@@ -418,6 +418,7 @@ type DeliveryMatchRow struct {
 	DestinationID int64
 	LaneID        int64
 	Active        bool
+	Latest        bool
 	ExpiresAt     time.Time
 	Priority      int16
 }
@@ -438,6 +439,7 @@ func (q *Queries) DeliveryMatch(ctx context.Context, db DBTX, eventIds []int64, 
 			&i.DestinationID,
 			&i.LaneID,
 			&i.Active,
+			&i.Latest,
 			&i.ExpiresAt,
 			&i.Priority,
 		); err != nil {
@@ -742,6 +744,64 @@ func (q *Queries) DeliveryReplayCandidates(ctx context.Context, db DBTX, arg Del
 			&i.Bytes,
 			&i.DestinationName,
 			&i.DestinationState,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DeliverySupersede = `-- name: DeliverySupersede :many
+WITH subject AS MATERIALIZED (
+    SELECT DISTINCT d.destination_id, e.tenant, e.subject
+    FROM delivery d
+    JOIN destination t ON t.id = d.destination_id AND t.ordering = 'latest'
+    JOIN event e ON e.id = d.event_id
+    WHERE d.id = ANY($1::bigint[]) AND e.subject <> '' AND e.version IS NOT NULL
+),
+known AS MATERIALIZED (
+    SELECT d.id, d.job_id, d.lane_id, d.parked, d.in_window, d.settled_at, d.replay_id, e.version,
+        max(e.version) OVER (PARTITION BY d.destination_id, e.tenant, e.subject) AS newest
+    FROM subject s
+    JOIN event e ON e.subject = s.subject AND e.tenant = s.tenant AND e.version IS NOT NULL
+    JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.state <> 'cancelled'
+)
+UPDATE delivery SET state = 'superseded', reason = 'version ' || known.newest || ' came while version ' || known.version || ' waited',
+    settled_at = clock_timestamp(), parked = false, in_window = false
+FROM known
+WHERE delivery.id = known.id AND known.version < known.newest AND known.settled_at IS NULL AND known.replay_id IS NULL
+    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = known.id AND a.no = delivery.attempts + 1)
+RETURNING known.job_id, known.lane_id, known.parked, known.in_window
+`
+
+type DeliverySupersedeRow struct {
+	JobID    *int64
+	LaneID   int64
+	Parked   bool
+	InWindow bool
+}
+
+// For destinations that want only the latest: of the subjects that these new deliveries are about, every version that is not the newest
+// and still waits ends as superseded. What is in flight ends by itself, what an operator replayed is left alone. The caller holds the
+// lanes' locks. Returns what counters and jobs must follow.
+func (q *Queries) DeliverySupersede(ctx context.Context, db DBTX, ids []int64) ([]DeliverySupersedeRow, error) {
+	rows, err := db.Query(ctx, DeliverySupersede, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DeliverySupersedeRow{}
+	for rows.Next() {
+		var i DeliverySupersedeRow
+		if err := rows.Scan(
+			&i.JobID,
+			&i.LaneID,
+			&i.Parked,
+			&i.InWindow,
 		); err != nil {
 			return nil, err
 		}

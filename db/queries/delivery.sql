@@ -83,7 +83,7 @@ WHERE d.id = ANY(@ids::bigint[]) ORDER BY d.id DESC;
 -- name: DeliveryMatch :many
 -- Which destinations each event is owed to, from where its fan-out stands. Paused and disabled destinations are owed theirs, too:
 -- nothing is dropped, it waits. Patterns: exact, '*', and 'shipment.*' for everything below.
-SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active,
+SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active, (d.ordering = 'latest')::bool AS latest,
     coalesce(e.expires_at, e.created_at + d.ttl_s * interval '1 second')::timestamptz AS expires_at, e.priority
 FROM event e
 JOIN destination d ON d.deleted_at IS NULL AND d.id > coalesce(e.fanout_after, 0)
@@ -171,3 +171,28 @@ JOIN destination dest ON dest.id = d.destination_id
 WHERE e.event_id = @event_id::text AND (sqlc.narg('destination_id')::bigint IS NULL OR d.destination_id = sqlc.narg('destination_id')::bigint)
 ORDER BY d.id LIMIT @max
 FOR NO KEY UPDATE OF d;
+
+-- name: DeliverySupersede :many
+-- For destinations that want only the latest: of the subjects that these new deliveries are about, every version that is not the newest
+-- and still waits ends as superseded. What is in flight ends by itself, what an operator replayed is left alone. The caller holds the
+-- lanes' locks. Returns what counters and jobs must follow.
+WITH subject AS MATERIALIZED (
+    SELECT DISTINCT d.destination_id, e.tenant, e.subject
+    FROM delivery d
+    JOIN destination t ON t.id = d.destination_id AND t.ordering = 'latest'
+    JOIN event e ON e.id = d.event_id
+    WHERE d.id = ANY(@ids::bigint[]) AND e.subject <> '' AND e.version IS NOT NULL
+),
+known AS MATERIALIZED (
+    SELECT d.id, d.job_id, d.lane_id, d.parked, d.in_window, d.settled_at, d.replay_id, e.version,
+        max(e.version) OVER (PARTITION BY d.destination_id, e.tenant, e.subject) AS newest
+    FROM subject s
+    JOIN event e ON e.subject = s.subject AND e.tenant = s.tenant AND e.version IS NOT NULL
+    JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.state <> 'cancelled'
+)
+UPDATE delivery SET state = 'superseded', reason = 'version ' || known.newest || ' came while version ' || known.version || ' waited',
+    settled_at = clock_timestamp(), parked = false, in_window = false
+FROM known
+WHERE delivery.id = known.id AND known.version < known.newest AND known.settled_at IS NULL AND known.replay_id IS NULL
+    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = known.id AND a.no = delivery.attempts + 1)
+RETURNING known.job_id, known.lane_id, known.parked, known.in_window;
