@@ -193,6 +193,7 @@ func (f *fanout) insert(ctx context.Context, tx pgx.Tx, matches []dbsqlc.Deliver
 		rows.Parked = append(rows.Parked, !inWindow)
 		rows.InWindow = append(rows.InWindow, inWindow)
 		rows.ExpiresAt = append(rows.ExpiresAt, m.ExpiresAt)
+		rows.Priorities = append(rows.Priorities, m.Priority)
 	}
 	inserted, err := f.client.InsertManyTx(ctx, tx, params)
 	if err != nil {

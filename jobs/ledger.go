@@ -19,6 +19,7 @@ type settlement struct {
 	limited                   bool
 	no                        int32
 	try                       int32 // of the job that ends; a successor is the next
+	priority                  int16 // the successor's
 	outcome                   webhook.Outcome
 	decision                  decision
 	successor                 bool // leave a parked job behind: this one cannot or must not go on
@@ -52,7 +53,7 @@ func (l *ledger) close(job *river.Job[DeliverArgs], a admission, outcome webhook
 // park ends a job whose delivery has to wait longer than a worker may: a pending successor takes its place behind the gate.
 func (l *ledger) park(job *river.Job[DeliverArgs], a admission) error {
 	_, err := l.batch.do(settlement{
-		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, limited: a.Limited, try: job.Args.Try,
+		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, limited: a.Limited, try: job.Args.Try, priority: a.Priority,
 		decision: decision{state: a.State}, successor: true,
 	})
 	return err
@@ -150,7 +151,7 @@ func insertSuccessors(ctx context.Context, tx pgx.Tx, client *river.Client[pgx.T
 		if item.successor {
 			at = append(at, i)
 			params = append(params, river.InsertManyParams{
-				Args: DeliverArgs{DeliveryID: item.deliveryID, Try: item.try + 1}, InsertOpts: &river.InsertOpts{Pending: true},
+				Args: DeliverArgs{DeliveryID: item.deliveryID, Try: item.try + 1}, InsertOpts: &river.InsertOpts{Pending: true, Priority: int(item.priority)},
 			})
 		}
 	}

@@ -90,6 +90,29 @@ func TestLimiter(t *testing.T) {
 		require.Len(t, all, 30)
 	})
 
+	t.Run("what is urgent goes first through the gate", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 20, Burst: 2, MaxInFlight: 1, State: "paused"})
+		for _, id := range fields("evt-%d", 20) {
+			b.publish(t, Event{ID: id})
+		}
+		b.publish(t, Event{ID: "urgent", Priority: 1})
+		b.publish(t, Event{ID: "whenever", Priority: 4})
+		for _, id := range fields("late-%d", 5) {
+			b.publish(t, Event{ID: id})
+		}
+		require.NoError(t, b.engine.ResumeDestination(t.Context(), d.ID))
+		all := b.receiver.await(t, 27, 20*time.Second)
+		at := map[string]int{}
+		for i, a := range all {
+			at[a.id] = i
+		}
+		require.Less(t, at["urgent"], 3)
+		require.Greater(t, at["whenever"], 23)
+		require.Less(t, at["evt-3"], at["evt-15"])
+	})
+
 	t.Run("a destination with a deep backlog delays nobody else", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

@@ -123,7 +123,7 @@ func (e *Engine) replay(ctx context.Context, tx pgx.Tx, req ReplayRequest, rows 
 		reopen.Ids = append(reopen.Ids, row.ID)
 		parked[row.LaneID]++
 		params = append(params, river.InsertManyParams{
-			Args: DeliverArgs{DeliveryID: row.ID, Try: row.Try + 1}, InsertOpts: &river.InsertOpts{Pending: true},
+			Args: DeliverArgs{DeliveryID: row.ID, Try: row.Try + 1}, InsertOpts: &river.InsertOpts{Pending: true, Priority: int(row.Priority)},
 		})
 	}
 	if err := e.queries.ReplayItemInsertMany(ctx, tx, record); err != nil {

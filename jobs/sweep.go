@@ -115,7 +115,7 @@ func (s *sweeper) closeExpiredLeases(ctx context.Context) error {
 		}
 		items[i] = settlement{
 			deliveryID: row.DeliveryID, jobID: jobOf(row.JobID), laneID: row.LaneID, destinationID: row.DestinationID, limited: false,
-			no: row.No, try: row.Try, outcome: outcome, decision: decision, successor: decision.state == StateRetrying,
+			no: row.No, try: row.Try, priority: row.Priority, outcome: outcome, decision: decision, successor: decision.state == StateRetrying,
 		}
 	}
 	s.log.InfoContext(ctx, "attempts interrupted", "count", len(items))
@@ -138,7 +138,10 @@ func (s *sweeper) takeOver(ctx context.Context) error {
 	}
 	items := make([]settlement, len(rows))
 	for i, row := range rows {
-		items[i] = successorOf(row.ID, jobOf(row.JobID), row.LaneID, row.Try, row.State)
+		items[i] = settlement{
+			deliveryID: row.ID, jobID: jobOf(row.JobID), laneID: row.LaneID, try: row.Try, priority: row.Priority,
+			decision: decision{state: row.State}, successor: true,
+		}
 	}
 	s.log.InfoContext(ctx, "deliveries taken over from a dead process", "count", len(items))
 	return s.settle(ctx, items)
@@ -163,14 +166,13 @@ func (s *sweeper) findStranded(ctx context.Context) error {
 	}
 	items := make([]settlement, len(rows))
 	for i, row := range rows {
-		items[i] = successorOf(row.ID, jobOf(row.JobID), row.LaneID, row.Try, row.State)
+		items[i] = settlement{
+			deliveryID: row.ID, jobID: jobOf(row.JobID), laneID: row.LaneID, try: row.Try, priority: row.Priority,
+			decision: decision{state: row.State}, successor: true,
+		}
 	}
 	s.log.WarnContext(ctx, "deliveries without a live job given a new one", "count", len(items))
 	return s.settle(ctx, items)
-}
-
-func successorOf(id, job, lane int64, try int32, state string) settlement {
-	return settlement{deliveryID: id, jobID: job, laneID: lane, try: try, decision: decision{state: state}, successor: true}
 }
 
 func jobOf(id *int64) int64 {

@@ -16,7 +16,7 @@ ask AS MATERIALIZED (
     SELECT unnest($1::bigint[]) AS delivery_id, unnest($2::bigint[]) AS job_id, generate_subscripts($1::bigint[], 1) AS ord
 ),
 r AS MATERIALIZED (
-    SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state,
+    SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state, d.priority,
         d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms,
         lane.limited, lane.period_us, lane.margin_us, lane.tau_us, lane.tat_us, lane.held_us, lane.in_flight, lane.max_in_flight,
         open_attempt.lease_until,
@@ -47,15 +47,15 @@ r AS MATERIALIZED (
     LEFT JOIN attempt open_attempt ON open_attempt.delivery_id = d.id AND open_attempt.no = d.attempts + 1
 ),
 k AS (
-    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.limited, r.period_us, r.margin_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
+    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.priority, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.limited, r.period_us, r.margin_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
 ),
 s AS (
-    SELECT k.delivery_id, k.ord, k.now_us, k.event_id, k.destination_id, k.lane_id, k.attempts, k.failures, k.in_window, k.due_at, k.state, k.replay_id, k.expires_at, k.destination_version, k.timeout_ms, k.limited, k.period_us, k.margin_us, k.tau_us, k.tat_us, k.held_us, k.in_flight, k.max_in_flight, k.lease_until, k.verdict, k.rank, CASE WHEN k.period_us = 0 THEN k.now_us
+    SELECT k.delivery_id, k.ord, k.now_us, k.event_id, k.destination_id, k.lane_id, k.attempts, k.failures, k.in_window, k.due_at, k.state, k.priority, k.replay_id, k.expires_at, k.destination_version, k.timeout_ms, k.limited, k.period_us, k.margin_us, k.tau_us, k.tat_us, k.held_us, k.in_flight, k.max_in_flight, k.lease_until, k.verdict, k.rank, CASE WHEN k.period_us = 0 THEN k.now_us
         ELSE greatest(k.now_us, greatest(k.tat_us, k.now_us) + (k.rank - 1) * k.period_us - k.tau_us) END AS slot_us
     FROM k
 ),
 g AS MATERIALIZED (
-    SELECT s.delivery_id, s.ord, s.now_us, s.event_id, s.destination_id, s.lane_id, s.attempts, s.failures, s.in_window, s.due_at, s.state, s.replay_id, s.expires_at, s.destination_version, s.timeout_ms, s.limited, s.period_us, s.margin_us, s.tau_us, s.tat_us, s.held_us, s.in_flight, s.max_in_flight, s.lease_until, s.verdict, s.rank, s.slot_us, CASE
+    SELECT s.delivery_id, s.ord, s.now_us, s.event_id, s.destination_id, s.lane_id, s.attempts, s.failures, s.in_window, s.due_at, s.state, s.priority, s.replay_id, s.expires_at, s.destination_version, s.timeout_ms, s.limited, s.period_us, s.margin_us, s.tau_us, s.tat_us, s.held_us, s.in_flight, s.max_in_flight, s.lease_until, s.verdict, s.rank, s.slot_us, CASE
             WHEN s.max_in_flight IS NOT NULL AND s.rank > s.max_in_flight - s.in_flight THEN 'cap'
             WHEN s.slot_us > s.now_us + $3::bigint THEN 'rate'
             ELSE 'granted' END AS answer
@@ -85,7 +85,7 @@ taken AS (
 SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text AS verdict, r.now_us::bigint AS now_us,
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
     coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.margin_us, 0)::bigint AS margin_us,
-    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state,
+    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
@@ -117,6 +117,7 @@ type AttemptAdmitRow struct {
 	InWindow           bool
 	Limited            bool
 	State              string
+	Priority           int16
 	No                 int32
 	Failures           int32
 	LaneID             int64
@@ -165,6 +166,7 @@ func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitPar
 			&i.InWindow,
 			&i.Limited,
 			&i.State,
+			&i.Priority,
 			&i.No,
 			&i.Failures,
 			&i.LaneID,
@@ -233,7 +235,7 @@ func (q *Queries) AttemptListByDelivery(ctx context.Context, db DBTX, deliveryID
 }
 
 const AttemptListExpired = `-- name: AttemptListExpired :many
-SELECT a.delivery_id, a.no, d.job_id, d.try, d.failures, d.destination_id, d.lane_id,
+SELECT a.delivery_id, a.no, d.job_id, d.try, d.priority, d.failures, d.destination_id, d.lane_id,
     (dest.state = 'deleted')::bool AS destination_deleted, cardinality(dest.retry_schedule_ms)::int AS retries
 FROM attempt a
 JOIN delivery d ON d.id = a.delivery_id
@@ -247,6 +249,7 @@ type AttemptListExpiredRow struct {
 	No                 int32
 	JobID              *int64
 	Try                int32
+	Priority           int16
 	Failures           int32
 	DestinationID      int64
 	LaneID             int64
@@ -269,6 +272,7 @@ func (q *Queries) AttemptListExpired(ctx context.Context, db DBTX, max int32) ([
 			&i.No,
 			&i.JobID,
 			&i.Try,
+			&i.Priority,
 			&i.Failures,
 			&i.DestinationID,
 			&i.LaneID,

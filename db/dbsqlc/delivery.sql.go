@@ -142,9 +142,10 @@ func (q *Queries) DeliveryExpireParked(ctx context.Context, db DBTX, laneIds []i
 }
 
 const DeliveryInsertMany = `-- name: DeliveryInsertMany :exec
-INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at)
+INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at, priority)
 SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]),
-    unnest($5::bigint[]), unnest($6::bool[]), unnest($7::bool[]), unnest($8::timestamptz[])
+    unnest($5::bigint[]), unnest($6::bool[]), unnest($7::bool[]), unnest($8::timestamptz[]),
+    unnest($9::smallint[])
 `
 
 type DeliveryInsertManyParams struct {
@@ -156,6 +157,7 @@ type DeliveryInsertManyParams struct {
 	Parked         []bool
 	InWindow       []bool
 	ExpiresAt      []time.Time
+	Priorities     []int16
 }
 
 func (q *Queries) DeliveryInsertMany(ctx context.Context, db DBTX, arg DeliveryInsertManyParams) error {
@@ -168,6 +170,7 @@ func (q *Queries) DeliveryInsertMany(ctx context.Context, db DBTX, arg DeliveryI
 		arg.Parked,
 		arg.InWindow,
 		arg.ExpiresAt,
+		arg.Priorities,
 	)
 	return err
 }
@@ -199,7 +202,7 @@ func (q *Queries) DeliveryListLaneIDExpired(ctx context.Context, db DBTX, max in
 }
 
 const DeliveryListOrphan = `-- name: DeliveryListOrphan :many
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id
+SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
 FROM river_job j
 JOIN delivery d ON d.id = (j.args ->> 'delivery_id')::bigint AND d.job_id = j.id
 WHERE j.state = 'running' AND j.kind = 'deliver' AND j.attempted_at < now() - interval '5 seconds'
@@ -213,11 +216,12 @@ ORDER BY d.id LIMIT $1
 `
 
 type DeliveryListOrphanRow struct {
-	ID     int64
-	JobID  *int64
-	Try    int32
-	State  string
-	LaneID int64
+	ID       int64
+	JobID    *int64
+	Try      int32
+	State    string
+	LaneID   int64
+	Priority int16
 }
 
 // Deliveries whose job is running in a process that no longer beats, and that have no open attempt (the lease covers those).
@@ -236,6 +240,7 @@ func (q *Queries) DeliveryListOrphan(ctx context.Context, db DBTX, max int32) ([
 			&i.Try,
 			&i.State,
 			&i.LaneID,
+			&i.Priority,
 		); err != nil {
 			return nil, err
 		}
@@ -248,8 +253,8 @@ func (q *Queries) DeliveryListOrphan(ctx context.Context, db DBTX, max int32) ([
 }
 
 const DeliveryListStranded = `-- name: DeliveryListStranded :many
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id
-FROM (SELECT id, event_id, destination_id, lane_id, job_id, try, state, parked, in_window, attempts, failures, due_at, expires_at, replay_id, last_status, last_error_class, reason, created_at, settled_at, attention FROM delivery WHERE delivery.id > $1 ORDER BY delivery.id LIMIT $2) d
+SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
+FROM (SELECT id, event_id, destination_id, lane_id, job_id, priority, try, state, parked, in_window, attempts, failures, due_at, expires_at, replay_id, last_status, last_error_class, reason, created_at, settled_at, attention FROM delivery WHERE delivery.id > $1 ORDER BY delivery.id LIMIT $2) d
 LEFT JOIN river_job j ON j.id = d.job_id
 WHERE d.settled_at IS NULL
     AND ((NOT d.parked AND d.due_at < now() - interval '30 seconds' AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded', 'pending')))
@@ -265,11 +270,12 @@ type DeliveryListStrandedParams struct {
 }
 
 type DeliveryListStrandedRow struct {
-	ID     int64
-	JobID  *int64
-	Try    int32
-	State  string
-	LaneID int64
+	ID       int64
+	JobID    *int64
+	Try      int32
+	State    string
+	LaneID   int64
+	Priority int16
 }
 
 // Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. There is no index for this (it would
@@ -289,6 +295,7 @@ func (q *Queries) DeliveryListStranded(ctx context.Context, db DBTX, arg Deliver
 			&i.Try,
 			&i.State,
 			&i.LaneID,
+			&i.Priority,
 		); err != nil {
 			return nil, err
 		}
@@ -690,7 +697,7 @@ func (q *Queries) DeliveryReopen(ctx context.Context, db DBTX, arg DeliveryReope
 }
 
 const DeliveryReplayCandidates = `-- name: DeliveryReplayCandidates :many
-SELECT d.id, d.destination_id, d.lane_id, d.try, d.state, d.reason, d.due_at, e.event_id, e.type, length(e.payload)::int AS bytes,
+SELECT d.id, d.destination_id, d.lane_id, d.try, d.priority, d.state, d.reason, d.due_at, e.event_id, e.type, length(e.payload)::int AS bytes,
     dest.name AS destination_name, dest.state AS destination_state
 FROM delivery d
 JOIN event e ON e.id = d.event_id
@@ -711,6 +718,7 @@ type DeliveryReplayCandidatesRow struct {
 	DestinationID    int64
 	LaneID           int64
 	Try              int32
+	Priority         int16
 	State            string
 	Reason           string
 	DueAt            time.Time
@@ -736,6 +744,7 @@ func (q *Queries) DeliveryReplayCandidates(ctx context.Context, db DBTX, arg Del
 			&i.DestinationID,
 			&i.LaneID,
 			&i.Try,
+			&i.Priority,
 			&i.State,
 			&i.Reason,
 			&i.DueAt,

@@ -244,12 +244,12 @@ p AS MATERIALIZED (
     SELECT c.id, c.job_id, l.id AS lane_id
     FROM l CROSS JOIN LATERAL (
         SELECT x.id, x.job_id FROM destination t CROSS JOIN LATERAL (
-            SELECT d.id, d.job_id, d.due_at FROM delivery d
+            SELECT d.id, d.job_id, d.priority, d.due_at FROM delivery d
             WHERE d.parked AND d.destination_id = t.id AND d.due_at <= statement_timestamp()
-            ORDER BY d.due_at, d.id LIMIT l.room
+            ORDER BY d.priority, d.due_at, d.id LIMIT l.room
         ) x
         WHERE t.lane_id = l.id AND t.state = 'active'
-        ORDER BY x.due_at, x.id LIMIT l.room
+        ORDER BY x.priority, x.due_at, x.id LIMIT l.room
     ) c
 ),
 moved AS (
@@ -275,7 +275,7 @@ type LanePromoteRow struct {
 	Notified string
 }
 
-// The gate: lets the oldest parked deliveries of these lanes into River, as far as each window has room. Room below a quarter of the
+// The gate: lets parked deliveries of these lanes into River, by priority and then oldest first, as far as each window has room. Room below a quarter of the
 // window is left to grow, so that promotions are few and large. Arrays, not joins, in the updates: a LIMIT that is an expression makes the
 // planner expect a tenth of the backlog and hash whole tables. One notification, only where a window had run nearly empty: NOTIFY takes
 // a lock at commit, and a full window needs no waking. The caller holds the lanes' locks.

@@ -96,6 +96,7 @@ type Delivery struct {
 	DestinationID  int64
 	LaneID         int64
 	JobID          *int64
+	Priority       int16
 	Try            int32
 	State          string
 	Parked         bool

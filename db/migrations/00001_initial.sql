@@ -142,6 +142,7 @@ CREATE TABLE delivery (
     -- destination.lane_id has one, and lanes are never deleted.
     lane_id          bigint NOT NULL,
     job_id           bigint,                                                 -- the one live job; any other job of this delivery is a no-op
+    priority         smallint NOT NULL DEFAULT 2 CHECK (priority BETWEEN 1 AND 4), -- the event's: 1 goes first through the gate
     try              integer NOT NULL DEFAULT 1 CHECK (try >= 1),            -- how many jobs it has had: unique (delivery, try) in River
     state            text NOT NULL DEFAULT 'pending'
                      CHECK (state IN ('pending', 'retrying', 'delivered', 'expired', 'dead_lettered', 'superseded', 'cancelled')),
@@ -170,7 +171,8 @@ CREATE TABLE delivery (
     -- Half-empty pages keep settling heap-only (measured: 96 % at 50, 40 % at 80).
     fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0
 );
-CREATE INDEX delivery_parked_idx ON delivery (destination_id, due_at, id) WHERE parked;
+-- The order in which the gate lets through.
+CREATE INDEX delivery_parked_idx ON delivery (destination_id, priority, due_at, id) WHERE parked;
 CREATE INDEX delivery_parked_expiry_idx ON delivery (expires_at) WHERE parked;
 CREATE INDEX delivery_attention_idx ON delivery (attention, id) WHERE attention IS NOT NULL;
 CREATE INDEX delivery_destination_idx ON delivery (destination_id, id);

@@ -10,7 +10,7 @@ ask AS MATERIALIZED (
     SELECT unnest(@delivery_ids::bigint[]) AS delivery_id, unnest(@job_ids::bigint[]) AS job_id, generate_subscripts(@delivery_ids::bigint[], 1) AS ord
 ),
 r AS MATERIALIZED (
-    SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state,
+    SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state, d.priority,
         d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms,
         lane.limited, lane.period_us, lane.margin_us, lane.tau_us, lane.tat_us, lane.held_us, lane.in_flight, lane.max_in_flight,
         open_attempt.lease_until,
@@ -79,7 +79,7 @@ taken AS (
 SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text AS verdict, r.now_us::bigint AS now_us,
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
     coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.margin_us, 0)::bigint AS margin_us,
-    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state,
+    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
@@ -97,7 +97,7 @@ SELECT * FROM attempt WHERE delivery_id = @delivery_id ORDER BY no DESC LIMIT @m
 
 -- name: AttemptListExpired :many
 -- Attempts whose lease has ended: their process died, or lost the database for longer than a request can take.
-SELECT a.delivery_id, a.no, d.job_id, d.try, d.failures, d.destination_id, d.lane_id,
+SELECT a.delivery_id, a.no, d.job_id, d.try, d.priority, d.failures, d.destination_id, d.lane_id,
     (dest.state = 'deleted')::bool AS destination_deleted, cardinality(dest.retry_schedule_ms)::int AS retries
 FROM attempt a
 JOIN delivery d ON d.id = a.delivery_id

@@ -31,9 +31,10 @@ WHERE delivery.id = ANY(ARRAY(
 RETURNING delivery.lane_id, delivery.job_id;
 
 -- name: DeliveryInsertMany :exec
-INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at)
+INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at, priority)
 SELECT unnest(@ids::bigint[]), unnest(@event_ids::bigint[]), unnest(@destination_ids::bigint[]), unnest(@lane_ids::bigint[]),
-    unnest(@job_ids::bigint[]), unnest(@parked::bool[]), unnest(@in_window::bool[]), unnest(@expires_at::timestamptz[]);
+    unnest(@job_ids::bigint[]), unnest(@parked::bool[]), unnest(@in_window::bool[]), unnest(@expires_at::timestamptz[]),
+    unnest(@priorities::smallint[]);
 
 -- name: DeliveryListLaneIDExpired :many
 SELECT DISTINCT x.lane_id FROM (
@@ -42,7 +43,7 @@ SELECT DISTINCT x.lane_id FROM (
 
 -- name: DeliveryListOrphan :many
 -- Deliveries whose job is running in a process that no longer beats, and that have no open attempt (the lease covers those).
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id
+SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
 FROM river_job j
 JOIN delivery d ON d.id = (j.args ->> 'delivery_id')::bigint AND d.job_id = j.id
 WHERE j.state = 'running' AND j.kind = 'deliver' AND j.attempted_at < now() - interval '5 seconds'
@@ -57,7 +58,7 @@ ORDER BY d.id LIMIT @max;
 -- name: DeliveryListStranded :many
 -- Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. There is no index for this (it would
 -- cost every delivery): a page of the ledger is read through, and the caller goes on after the page's end.
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id
+SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
 FROM (SELECT * FROM delivery WHERE delivery.id > @after ORDER BY delivery.id LIMIT @page) d
 LEFT JOIN river_job j ON j.id = d.job_id
 WHERE d.settled_at IS NULL
@@ -163,7 +164,7 @@ WHERE delivery.id = r.id AND destination.id = delivery.destination_id;
 
 -- name: DeliveryReplayCandidates :many
 -- What a selection means, one row per delivery, locked so that two replays cannot both reopen it.
-SELECT d.id, d.destination_id, d.lane_id, d.try, d.state, d.reason, d.due_at, e.event_id, e.type, length(e.payload)::int AS bytes,
+SELECT d.id, d.destination_id, d.lane_id, d.try, d.priority, d.state, d.reason, d.due_at, e.event_id, e.type, length(e.payload)::int AS bytes,
     dest.name AS destination_name, dest.state AS destination_state
 FROM delivery d
 JOIN event e ON e.id = d.event_id

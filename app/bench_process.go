@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// benchProcess is this program once more, as a process of its own.
+type benchProcess struct {
+	name  string
+	cmd   *exec.Cmd
+	end   context.CancelFunc
+	ended chan struct{} // closed when the process has ended
+	stdin io.Closer
+}
+
+// startSelf starts the program with args. It ends with ctx: asked first, killed if it does not listen.
+func startSelf(ctx context.Context, environ []string, out io.Writer, args ...string) (*benchProcess, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &benchProcess{name: strings.Join(args, " "), cmd: exec.CommandContext(ctx, self, args...), end: cancel, ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), environ...)
+	p.cmd.Stdout, p.cmd.Stderr = out, os.Stderr
+	p.cmd.WaitDelay = 20 * time.Second
+	p.cmd.Cancel = func() error {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return p.cmd.Process.Kill() // Windows has no such signal
+		}
+		return nil
+	}
+	if p.stdin, err = p.cmd.StdinPipe(); err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // that it ended too early is seen by who waits for something; how it ended is on its stderr
+	}()
+	return p, nil
+}
+
+func (p *benchProcess) pid() int { return p.cmd.Process.Pid }
+
+// stop ends the process and returns when it has ended; it may be called again.
+func (p *benchProcess) stop() {
+	p.end()
+	<-p.ended // bounded by WaitDelay
+}
+
+// benchWorkers are the processes that deliver.
+type benchWorkers []*benchProcess
+
+// startWorkers starts n processes that deliver, and returns when all of them are about to fetch. Part of a bench is to learn nothing from
+// the inside: they get what an installation sets, by environment, and log errors only.
+func (b *bench) startWorkers(ctx context.Context, n int) (workers benchWorkers, err error) {
+	defer func() {
+		if err != nil {
+			workers.stop()
+		}
+	}()
+	for range n {
+		p, err := startSelf(ctx, []string{
+			"DATABASE_URL=" + b.dsn, "WEIR_DATA_DIR=" + b.config.DataDir, "WEIR_ALLOW_NETWORKS=127.0.0.0/8", "WEIR_LOG_LEVEL=error", "WEIR_GRACE=5s",
+		}, io.Discard, "serve", "--roles", "work,discover")
+		if err != nil {
+			return workers, err
+		}
+		workers = append(workers, p)
+	}
+	return workers, b.until(ctx, workers, time.Minute, "the workers are ready", func() (bool, error) {
+		var ready int
+		err := b.store.pool.QueryRow(ctx, "SELECT count(*) FROM process WHERE 'work' = ANY(roles) AND stopped_at IS NULL").Scan(&ready)
+		return ready == n, err
+	})
+}
+
+func (w benchWorkers) pids() (pids []int) {
+	for _, p := range w {
+		pids = append(pids, p.pid())
+	}
+	return pids
+}
+
+func (w benchWorkers) stop() {
+	var all sync.WaitGroup
+	for _, p := range w {
+		all.Go(p.stop)
+	}
+	all.Wait()
+}
+
+// until waits for done, not for longer than limit, and not for processes that have ended.
+func (b *bench) until(ctx context.Context, workers benchWorkers, limit time.Duration, what string, done func() (bool, error)) error {
+	deadline := time.Now().Add(limit)
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		for _, p := range append(benchWorkers{b.receiver.process}, workers...) {
+			select {
+			case <-p.ended:
+				return fmt.Errorf("wait until %s: %q ended by itself", what, p.name)
+			default:
+			}
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("wait until %s: not after %s", what, limit)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.store.lost():
+			return errors.New("the embedded postgres ended by itself")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// processStat reads the parent of a process, its CPU seconds, and those of the children it has waited for. Linux counts in hundredths of a second.
+func processStat(pid int) (parent int, own, reaped float64, err error) {
+	if runtime.GOOS != "linux" {
+		return 0, 0, 0, errors.ErrUnsupported
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	// The name is in parentheses and may hold any, so fields count from the last one on: state, parent, …
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 15 {
+		return 0, 0, 0, fmt.Errorf("/proc/%d/stat: too short", pid)
+	}
+	var n [5]float64
+	for i, field := range []int{1, 11, 12, 13, 14} { // parent, user, system, children's user, children's system
+		if n[i], err = strconv.ParseFloat(fields[field], 64); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	return int(n[0]), (n[1] + n[2]) / 100, (n[3] + n[4]) / 100, nil
+}
+
+// processCPU is the CPU seconds of a process; NaN where that cannot be read.
+func processCPU(pid int) float64 {
+	_, own, _, err := processStat(pid)
+	if err != nil {
+		return math.NaN()
+	}
+	return own
+}
+
+// postmaster is the process id of the embedded server: the parent of the backend that answers. 0 where that cannot be read.
+func (b *bench) postmaster(ctx context.Context) int {
+	var backend int
+	if err := b.store.pool.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&backend); err != nil {
+		return 0
+	}
+	parent, _, _, err := processStat(backend)
+	if err != nil {
+		return 0
+	}
+	return parent
+}
+
+// serverCPU is the CPU seconds of the server: its postmaster, all backends that live, and those that have ended.
+func serverCPU(postmaster int) float64 {
+	_, own, reaped, err := processStat(postmaster)
+	if err != nil {
+		return math.NaN()
+	}
+	sum := own + reaped
+	stats, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range stats {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if parent, own, _, err := processStat(pid); err == nil && parent == postmaster { // one that has just ended is the postmaster's by now
+			sum += own
+		}
+	}
+	return sum
+}
