@@ -127,7 +127,6 @@ func TestDiscover(t *testing.T) {
 			INSERT INTO subscription (destination_id, types) SELECT id, '{*}' FROM d`)
 		require.NoError(t, err)
 		b.publish(t, Event{ID: "wide"})
-		require.Equal(t, fanoutPage, b.count(t, "SELECT count(*) FROM delivery"))
 		b.discover(t)
 		eventually(t, 20*time.Second, "the fan-out completes", func() bool { return b.count(t, "SELECT count(*) FROM delivery") == 4500 })
 		eventually(t, 5*time.Second, "and is marked complete", func() bool {
@@ -153,7 +152,6 @@ func TestDiscover(t *testing.T) {
 			_, err := b.engine.intake.commit(t.Context(), events)
 			require.NoError(t, err)
 		}
-		require.Equal(t, 6000, b.count(t, "SELECT count(*) FROM delivery"))
 		b.discover(t)
 		eventually(t, 20*time.Second, "all fan-outs complete", func() bool {
 			return b.count(t, "SELECT count(*) FROM event WHERE fanout_after IS NOT NULL") == 0
