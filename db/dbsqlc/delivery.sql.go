@@ -94,18 +94,6 @@ func (q *Queries) DeliveryCountAhead(ctx context.Context, db DBTX, arg DeliveryC
 	return column_1, err
 }
 
-const DeliveryCountWaiting = `-- name: DeliveryCountWaiting :one
-SELECT count(*)::int FROM (SELECT 1 FROM delivery WHERE parked AND destination_id = $1 LIMIT $2) x
-`
-
-// How much a destination holds back behind the gate; counted up to the limit.
-func (q *Queries) DeliveryCountWaiting(ctx context.Context, db DBTX, destinationID int64, max int32) (int32, error) {
-	row := db.QueryRow(ctx, DeliveryCountWaiting, destinationID, max)
-	var column_1 int32
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const DeliveryExpireParked = `-- name: DeliveryExpireParked :many
 UPDATE delivery SET state = 'expired', reason = 'expired while waiting for its turn', settled_at = clock_timestamp(), parked = false
 WHERE delivery.id = ANY(ARRAY(

@@ -10,25 +10,6 @@ import (
 	"time"
 )
 
-const OutboxCount = `-- name: OutboxCount :one
-SELECT count(*) FILTER (WHERE refused_at IS NULL)::bigint AS waiting, count(*) FILTER (WHERE refused_at IS NOT NULL)::bigint AS refused,
-    coalesce(min(created_at) FILTER (WHERE refused_at IS NULL), 'epoch')::timestamptz AS oldest
-FROM outbox
-`
-
-type OutboxCountRow struct {
-	Waiting int64
-	Refused int64
-	Oldest  time.Time
-}
-
-func (q *Queries) OutboxCount(ctx context.Context, db DBTX) (OutboxCountRow, error) {
-	row := db.QueryRow(ctx, OutboxCount)
-	var i OutboxCountRow
-	err := row.Scan(&i.Waiting, &i.Refused, &i.Oldest)
-	return i, err
-}
-
 const OutboxDeleteMany = `-- name: OutboxDeleteMany :exec
 DELETE FROM outbox WHERE id = ANY($1::bigint[])
 `

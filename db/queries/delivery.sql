@@ -17,10 +17,6 @@ SELECT count(*)::int FROM (
     SELECT 1 FROM delivery WHERE parked AND destination_id = @destination_id AND (due_at, id) < (@due_at::timestamptz, @id::bigint) LIMIT @max
 ) x;
 
--- name: DeliveryCountWaiting :one
--- How much a destination holds back behind the gate; counted up to the limit.
-SELECT count(*)::int FROM (SELECT 1 FROM delivery WHERE parked AND destination_id = @destination_id LIMIT @max) x;
-
 -- name: DeliveryExpireParked :many
 -- Those that wait behind the gate and are past their time. Returns what the lanes' counters and River's jobs must follow.
 UPDATE delivery SET state = 'expired', reason = 'expired while waiting for its turn', settled_at = clock_timestamp(), parked = false

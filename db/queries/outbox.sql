@@ -1,8 +1,3 @@
--- name: OutboxCount :one
-SELECT count(*) FILTER (WHERE refused_at IS NULL)::bigint AS waiting, count(*) FILTER (WHERE refused_at IS NOT NULL)::bigint AS refused,
-    coalesce(min(created_at) FILTER (WHERE refused_at IS NULL), 'epoch')::timestamptz AS oldest
-FROM outbox;
-
 -- name: OutboxDeleteMany :exec
 DELETE FROM outbox WHERE id = ANY(@ids::bigint[]);
 
