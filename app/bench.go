@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,7 +78,7 @@ func (o benchOptions) check() error {
 		}
 	}
 	for _, name := range o.only {
-		if len(name) != 1 || !strings.Contains("abcdef", name) {
+		if !slices.Contains([]string{"a", "b", "c", "d", "e", "f"}, name) {
 			return errors.New("--only: want some of a, b, c, d, e, f, separated by commas")
 		}
 	}
@@ -133,6 +132,9 @@ func runBench(ctx context.Context, o benchOptions, out io.Writer) (err error) {
 		return err
 	}
 	defer func() {
+		if b.store.server != nil {
+			return // its directory goes as a whole
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		err = errors.Join(err, b.empty(ctx))

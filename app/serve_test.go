@@ -34,7 +34,7 @@ func TestServe(t *testing.T) {
 		require.Eventually(t, func() bool { return rcv.Counts("/slow").Effects == 100 }, time.Minute, 20*time.Millisecond)
 		took, counts := time.Since(began), rcv.Counts("/slow")
 		t.Logf("%s, at most %d in any second", took.Round(100*time.Millisecond), counts.MaxPerSecond)
-		require.LessOrEqual(t, int(counts.MaxPerSecond), 6)
+		require.LessOrEqual(t, counts.MaxPerSecond, 6)
 		require.EqualValues(t, 100, counts.Requests)
 		require.Greater(t, took, 19*time.Second)
 		require.NoError(t, second.stop())
@@ -71,7 +71,7 @@ func TestServe(t *testing.T) {
 		require.NoError(t, rcv.SetSecret("/a", secret))
 		require.NoError(t, p.stop())
 
-		worker := exec.Command(os.Args[0], "serve", "--roles", "work") //nolint:noctx // killed below
+		worker := exec.Command(os.Args[0], "serve", "--roles", "work")
 		worker.Env = environment(p.dsn)
 		require.NoError(t, worker.Start())
 		defer func() { _ = worker.Process.Kill(); _ = worker.Wait() }()
