@@ -18,7 +18,8 @@ const (
 	maxWait    = 2 * time.Second        // the longest wait for a slot inside a worker; beyond it a delivery is parked
 	lead       = 30 * time.Millisecond  // slots this near are granted now and sent at their time: the commit leaves the path
 	travel     = 7 * time.Millisecond   // of a lane's margin, what the way to the receiver may take
-	capWait    = 250 * time.Millisecond // the longest wait for a place in flight without asking again
+	capWait    = 250 * time.Millisecond // the longest wait for a place in flight without asking again,
+	headWait   = 50 * time.Millisecond  // and for the first of a lane's waiters: another process may have freed one
 	crowdWait  = 250 * time.Millisecond // the longest wait once half the workers wait
 	reslotting = 10                     // how often a late sender asks for a new slot before it gives the grant back
 )
@@ -141,7 +142,7 @@ func (l *limiter) reslot(ctx context.Context, asks []lateAsk) ([]dbsqlc.LaneResl
 // granted returns at its slot.
 func (l *limiter) admit(ctx context.Context, jobID, deliveryID int64) (admission, error) {
 	deadline := time.Now().Add(maxWait)
-	for {
+	for first := true; ; first = false {
 		row, err := l.asks.do(admitAsk{deliveryID, jobID})
 		if err != nil {
 			return admission{}, err
@@ -149,10 +150,13 @@ func (l *limiter) admit(ctx context.Context, jobID, deliveryID int64) (admission
 		a := admission{AttemptAdmitRow: row}
 		switch a.Verdict {
 		case verdictGranted:
+			if a.Places > 0 { // another process may have freed more than one: the next waiter asks, too
+				l.places.freed(a.LaneID, 1)
+			}
 			a.late = !l.awaitSlot(ctx, a)
 			return a, nil
 		case "rate", "cap":
-			if !a.InWindow || !l.await(ctx, a, deadline) {
+			if !a.InWindow || !l.await(ctx, a, deadline, first) {
 				return a, nil
 			}
 		default:
@@ -162,7 +166,7 @@ func (l *limiter) admit(ctx context.Context, jobID, deliveryID int64) (admission
 }
 
 // await waits for the lane's next token or place, and says whether it is worth asking again.
-func (l *limiter) await(ctx context.Context, a admission, deadline time.Time) bool {
+func (l *limiter) await(ctx context.Context, a admission, deadline time.Time, first bool) bool {
 	limit := time.Until(deadline)
 	if l.waiting.Add(1) > l.crowd {
 		limit = min(limit, crowdWait)
@@ -172,27 +176,37 @@ func (l *limiter) await(ctx context.Context, a admission, deadline time.Time) bo
 		if limit <= 0 {
 			return false
 		}
-		return l.places.await(ctx, a.LaneID, min(limit, capWait))
+		return l.places.await(ctx, a.LaneID, limit, first)
 	}
-	wait := l.untilAsk(a)
+	wait := l.untilAsk(a, first)
 	if wait > limit {
 		return false
 	}
 	return sleep(ctx, wait)
 }
 
-// untilAsk spaces a lane's waiters one period apart. A batch's rank knows nothing of those who wait already: without this each waiter
-// believes that it is next, and all ask again for the same token.
-func (l *limiter) untilAsk(a admission) time.Duration {
+// untilAsk spaces a lane's new waiters one period apart. A batch's rank knows nothing of those who wait already: without this each waiter
+// believes that it is next, and all ask again for the same token. One that was refused in spite of its turn (another process was
+// first, or the tokens have shifted) asks again for the very next: sent to the end of the line, it would leave that one unused.
+func (l *limiter) untilAsk(a admission, first bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.now()
-	at := max(a.SlotUs-lead.Microseconds(), l.nextAsks[a.LaneID])
+	at := a.SlotUs - askAhead(a.PeriodUs)
+	if first {
+		at = max(at, l.nextAsks[a.LaneID])
+	}
 	if at-now > maxWait.Microseconds() {
 		return maxWait + 1
 	}
-	l.nextAsks[a.LaneID] = at + a.PeriodUs
+	l.nextAsks[a.LaneID] = max(l.nextAsks[a.LaneID], at+a.PeriodUs)
 	return time.Duration(at-now) * time.Microsecond
+}
+
+// askAhead is how long before its slot a waiter asks, in microseconds: two thirds of the lane's lead (see AttemptAdmit), so that a token
+// that comes a little later is still granted.
+func askAhead(periodUS int64) int64 {
+	return max(lead.Microseconds(), min(periodUS/4, 100_000)) * 2 / 3
 }
 
 // awaitSlot waits for the moment that was granted. A sender that comes late (a garbage collection, a busy host) would arrive together with
@@ -242,12 +256,21 @@ type places struct {
 
 func newPlaces() *places { return &places{lanes: map[int64][]chan struct{}{}} }
 
-// await reports whether to ask again: yes when a place came free or the wait is over, no when ctx ended.
-func (p *places) await(ctx context.Context, lane int64, limit time.Duration) bool {
+// await reports whether to ask again: yes when a place came free or the wait is over, no when ctx ended. A waiter that is back (not first)
+// keeps its place at the head of the line.
+func (p *places) await(ctx context.Context, lane int64, limit time.Duration, first bool) bool {
 	free := make(chan struct{})
 	p.mu.Lock()
-	p.lanes[lane] = append(p.lanes[lane], free)
+	head := !first || len(p.lanes[lane]) == 0
+	if first {
+		p.lanes[lane] = append(p.lanes[lane], free)
+	} else {
+		p.lanes[lane] = append([]chan struct{}{free}, p.lanes[lane]...)
+	}
 	p.mu.Unlock()
+	if limit = min(limit, capWait); head {
+		limit = min(limit, headWait)
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {

@@ -57,7 +57,7 @@ s AS (
 g AS MATERIALIZED (
     SELECT s.delivery_id, s.ord, s.now_us, s.event_id, s.destination_id, s.lane_id, s.attempts, s.failures, s.in_window, s.due_at, s.state, s.priority, s.replay_id, s.expires_at, s.destination_version, s.timeout_ms, s.limited, s.period_us, s.margin_us, s.tau_us, s.tat_us, s.held_us, s.in_flight, s.max_in_flight, s.lease_until, s.verdict, s.rank, s.slot_us, CASE
             WHEN s.max_in_flight IS NOT NULL AND s.rank > s.max_in_flight - s.in_flight THEN 'cap'
-            WHEN s.slot_us > s.now_us + $3::bigint THEN 'rate'
+            WHEN s.slot_us > s.now_us + greatest($3::bigint, least(s.period_us / 4, 100000)) THEN 'rate'
             ELSE 'granted' END AS answer
     FROM s
 ),
@@ -85,7 +85,7 @@ taken AS (
 SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text AS verdict, r.now_us::bigint AS now_us,
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
     coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.margin_us, 0)::bigint AS margin_us,
-    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
+    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(g.max_in_flight - g.in_flight - g.rank, 0)::int AS places, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
@@ -114,6 +114,7 @@ type AttemptAdmitRow struct {
 	PeriodUs           int64
 	MarginUs           int64
 	TatUs              int64
+	Places             int32
 	InWindow           bool
 	Limited            bool
 	State              string
@@ -140,7 +141,8 @@ type AttemptAdmitRow struct {
 //
 // Slots are GCRA in closed form by rank within the batch: slot(rank) = max(now, max(tat, now) + (rank-1)*T - tau). Every test is
 // monotone in rank, so those granted are a prefix, and one update of tat and in_flight per lane suffices. Deliveries that turn out
-// settled, expired or paused have no rank: they take no token. Runs after LaneLockByDelivery in the same transaction.
+// settled, expired or paused have no rank: they take no token. A slot within the lead is granted ahead of its time; a slow lane's lead is a
+// quarter of its period, up to 100 ms, so that a busy machine still asks in time. Runs after LaneLockByDelivery in the same transaction.
 func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitParams) ([]AttemptAdmitRow, error) {
 	rows, err := db.Query(ctx, AttemptAdmit,
 		arg.DeliveryIds,
@@ -163,6 +165,7 @@ func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitPar
 			&i.PeriodUs,
 			&i.MarginUs,
 			&i.TatUs,
+			&i.Places,
 			&i.InWindow,
 			&i.Limited,
 			&i.State,

@@ -4,7 +4,8 @@
 --
 -- Slots are GCRA in closed form by rank within the batch: slot(rank) = max(now, max(tat, now) + (rank-1)*T - tau). Every test is
 -- monotone in rank, so those granted are a prefix, and one update of tat and in_flight per lane suffices. Deliveries that turn out
--- settled, expired or paused have no rank: they take no token. Runs after LaneLockByDelivery in the same transaction.
+-- settled, expired or paused have no rank: they take no token. A slot within the lead is granted ahead of its time; a slow lane's lead is a
+-- quarter of its period, up to 100 ms, so that a busy machine still asks in time. Runs after LaneLockByDelivery in the same transaction.
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
 ask AS MATERIALIZED (
     SELECT unnest(@delivery_ids::bigint[]) AS delivery_id, unnest(@job_ids::bigint[]) AS job_id, generate_subscripts(@delivery_ids::bigint[], 1) AS ord
@@ -51,7 +52,7 @@ s AS (
 g AS MATERIALIZED (
     SELECT s.*, CASE
             WHEN s.max_in_flight IS NOT NULL AND s.rank > s.max_in_flight - s.in_flight THEN 'cap'
-            WHEN s.slot_us > s.now_us + @lead_us::bigint THEN 'rate'
+            WHEN s.slot_us > s.now_us + greatest(@lead_us::bigint, least(s.period_us / 4, 100000)) THEN 'rate'
             ELSE 'granted' END AS answer
     FROM s
 ),
@@ -79,7 +80,7 @@ taken AS (
 SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text AS verdict, r.now_us::bigint AS now_us,
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
     coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.margin_us, 0)::bigint AS margin_us,
-    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
+    coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(g.max_in_flight - g.in_flight - g.rank, 0)::int AS places, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
