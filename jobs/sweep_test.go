@@ -133,7 +133,7 @@ func TestSweep(t *testing.T) {
 
 		began := time.Now()
 		require.NoError(t, stop())
-		require.Less(t, time.Since(began), 3*time.Second)
+		require.Less(t, time.Since(began), 10*time.Second, "the request alone would take thirty")
 		row := b.delivery(t, receipt.ID, d.ID)
 		require.Equal(t, StateRetrying, row.State)
 		require.Equal(t, "shutdown", row.Class)
