@@ -122,8 +122,9 @@ func TestAsNobody(t *testing.T) {
 	require.EqualValues(t, uid, stat.Sys().(*syscall.Stat_t).Uid)
 	kill(t, cmd)
 	require.Eventually(t, func() bool { return !running(server) }, 10*time.Second, 20*time.Millisecond)
-	again, _ := helper(t, copyOfSelf(t), dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: account.uid, Gid: account.gid}})
+	again, server := helper(t, copyOfSelf(t), dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: account.uid, Gid: account.gid}})
 	kill(t, again)
+	require.Eventually(t, func() bool { return !running(server) }, 10*time.Second, 20*time.Millisecond)
 }
 
 // copyOfSelf puts this test binary where every account can run it: go test builds it in a private directory.

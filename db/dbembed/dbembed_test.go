@@ -20,7 +20,10 @@ func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "weir-dbembed-") //nolint:usetesting // see above
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	// A server that was killed may have children that still write for a moment.
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, 10*time.Second, 50*time.Millisecond)
+	})
 	return dir
 }
 
