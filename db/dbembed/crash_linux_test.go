@@ -130,12 +130,15 @@ func TestAsNobody(t *testing.T) {
 // copyOfSelf puts this test binary where every account can run it: go test builds it in a private directory.
 func copyOfSelf(t *testing.T) string {
 	t.Helper()
-	self, err := os.ReadFile("/proc/self/exe")
+	self, err := os.Executable()
 	require.NoError(t, err)
 	dir := dataDir(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "helper")
-	require.NoError(t, os.WriteFile(path, self, 0o755))
+	// By another process: written by this one, a child that a parallel test forks meanwhile would hold it open for writing, and what is
+	// open for writing cannot be run (golang/go#22315).
+	out, err := exec.CommandContext(t.Context(), "install", "-m", "755", self, path).CombinedOutput()
+	require.NoError(t, err, string(out))
 	return path
 }
 
