@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"weir/db/dbsqlc"
 )
@@ -61,25 +62,26 @@ func (e *Engine) DeleteDestination(ctx context.Context, id int64, reason string)
 	if err != nil {
 		return err
 	}
-	// The state alone stops every send (admission reads it), so the ledger may follow page by page, and be finished by a second call.
-	return e.cancelOwed(ctx, id, lane)
+	// The state alone stops every send (admission reads it), so the ledger may follow page by page; the sweep finishes what is left.
+	return cancelOwed(ctx, e.pool, e.queries, id, lane)
 }
 
-func (e *Engine) cancelOwed(ctx context.Context, id, lane int64) error {
+// cancelOwed ends what a deleted destination is owed, but for what is in flight. It may be run again at any time.
+func cancelOwed(ctx context.Context, pool *pgxpool.Pool, queries *dbsqlc.Queries, id, lane int64) error {
 	after := int64(0)
 	for {
 		var rows []dbsqlc.DeliveryCancelByDestinationRow
-		err := pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) (err error) {
-			if err := e.queries.LaneLock(ctx, tx, []int64{lane}); err != nil {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+			if err := queries.LaneLock(ctx, tx, []int64{lane}); err != nil {
 				return fmt.Errorf("lock lane: %w", err)
 			}
-			rows, err = e.queries.DeliveryCancelByDestination(ctx, tx, dbsqlc.DeliveryCancelByDestinationParams{
+			rows, err = queries.DeliveryCancelByDestination(ctx, tx, dbsqlc.DeliveryCancelByDestinationParams{
 				DestinationID: id, After: after, Max: 1000, Reason: "its destination was deleted",
 			})
 			if err != nil || len(rows) == 0 {
 				return err
 			}
-			return e.releaseCancelled(ctx, tx, lane, rows)
+			return releaseCancelled(ctx, tx, queries, lane, rows)
 		})
 		if err != nil {
 			return fmt.Errorf("cancel deliveries: %w", err)
@@ -93,7 +95,7 @@ func (e *Engine) cancelOwed(ctx context.Context, id, lane int64) error {
 	}
 }
 
-func (e *Engine) releaseCancelled(ctx context.Context, tx pgx.Tx, lane int64, rows []dbsqlc.DeliveryCancelByDestinationRow) error {
+func releaseCancelled(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, lane int64, rows []dbsqlc.DeliveryCancelByDestinationRow) error {
 	open, parked := map[int64]int32{}, map[int64]int32{}
 	var jobs []int64
 	for _, row := range rows {
@@ -105,10 +107,10 @@ func (e *Engine) releaseCancelled(ctx context.Context, tx pgx.Tx, lane int64, ro
 			open[lane]--
 		}
 	}
-	if err := addToLanes(ctx, tx, e.queries, open, parked); err != nil {
+	if err := addToLanes(ctx, tx, queries, open, parked); err != nil {
 		return err
 	}
-	return e.queries.RiverJobCancelWaiting(ctx, tx, jobs)
+	return queries.RiverJobCancelWaiting(ctx, tx, jobs)
 }
 
 // SendTest publishes a weir.test event for this destination alone, whatever it subscribes to. It takes the way of every event, limits

@@ -60,6 +60,22 @@ func TestDestination(t *testing.T) {
 		require.Equal(t, 50, b.count(t, "SELECT count(*) FROM delivery"))
 	})
 
+	t.Run("a deletion that was cut short is finished by the sweep", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.destination(t, &dbfactory.DestinationOpts{State: "paused", Rate: 10})
+		for _, id := range fields("evt-%d", 3) {
+			b.publish(t, Event{ID: id})
+		}
+		// As the process leaves it that dies between the destination and its ledger rows; an hour ago.
+		_, err := b.pool.Exec(t.Context(), "UPDATE destination SET state = 'deleted', deleted_at = now() - interval '1 hour' WHERE id = $1", d.ID)
+		require.NoError(t, err)
+		require.NoError(t, b.engine.sweeper.finishDeletions(t.Context()))
+		require.Equal(t, 3, b.count(t, "SELECT count(*) FROM delivery WHERE state = 'cancelled'"))
+		require.Equal(t, 0, b.count(t, "SELECT parked FROM lane WHERE id = $1", d.LaneID))
+		require.Equal(t, 3, b.count(t, "SELECT count(*) FROM river_job WHERE kind = 'deliver' AND state = 'cancelled'"))
+	})
+
 	t.Run("a test event goes to this destination alone", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

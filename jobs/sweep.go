@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -71,6 +72,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		}
 	}()
 	s.tick++
+	var errs []error // one step's fault must not keep the others from their work
 	for _, step := range []struct {
 		name  string
 		every int64
@@ -81,6 +83,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"promote", 1, s.promote},
 		{"analyze", 5, s.analyze},
 		{"take over from dead processes", 5, s.takeOver},
+		{"finish deletions", 30, s.finishDeletions},
 		{"find stranded deliveries", 30, s.findStranded},
 		{"recount lanes", 30, s.recountLanes},
 		{"prune", 600, s.prune},
@@ -89,10 +92,10 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			continue
 		}
 		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
+			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // closeExpiredLeases ends attempts whose process died, or lost the database for longer than a request takes. Their outcome is unknown:
@@ -145,6 +148,20 @@ func (s *sweeper) takeOver(ctx context.Context) error {
 	}
 	s.log.InfoContext(ctx, "deliveries taken over from a dead process", "count", len(items))
 	return s.settle(ctx, items)
+}
+
+// finishDeletions cancels what deleted destinations are still owed, so that none of it waits for its expiry.
+func (s *sweeper) finishDeletions(ctx context.Context) error {
+	rows, err := s.queries.DestinationListUnfinishedDelete(ctx, s.pool, 100)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if err := cancelOwed(ctx, s.pool, s.queries, row.ID, row.LaneID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // strandedPage is how much of the ledger one tick reads through for stranded deliveries.

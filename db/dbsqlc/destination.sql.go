@@ -267,6 +267,40 @@ func (q *Queries) DestinationListLane(ctx context.Context, db DBTX, laneIds []in
 	return items, nil
 }
 
+const DestinationListUnfinishedDelete = `-- name: DestinationListUnfinishedDelete :many
+SELECT t.id, t.lane_id FROM destination t
+WHERE t.state = 'deleted' AND (t.deleted_at > now() - interval '5 minutes'
+    OR EXISTS (SELECT 1 FROM delivery d WHERE d.parked AND d.destination_id = t.id))
+ORDER BY t.id LIMIT $1
+`
+
+type DestinationListUnfinishedDeleteRow struct {
+	ID     int64
+	LaneID int64
+}
+
+// Deleted destinations that may still be owed something: the process that deleted one died half way, a fan-out was under way, or a
+// request that was in flight came back to be tried again.
+func (q *Queries) DestinationListUnfinishedDelete(ctx context.Context, db DBTX, max int32) ([]DestinationListUnfinishedDeleteRow, error) {
+	rows, err := db.Query(ctx, DestinationListUnfinishedDelete, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DestinationListUnfinishedDeleteRow{}
+	for rows.Next() {
+		var i DestinationListUnfinishedDeleteRow
+		if err := rows.Scan(&i.ID, &i.LaneID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DestinationListWaiting = `-- name: DestinationListWaiting :many
 SELECT t.id, CASE WHEN l.parked = 0 THEN 0
     WHEN NOT EXISTS (SELECT 1 FROM destination o WHERE o.lane_id = l.id AND o.id <> t.id) THEN l.parked

@@ -44,6 +44,14 @@ SELECT t.id, CASE WHEN l.parked = 0 THEN 0
 FROM destination t JOIN lane l ON l.id = t.lane_id
 WHERE t.id = ANY(@ids::bigint[]) LIMIT 1000;
 
+-- name: DestinationListUnfinishedDelete :many
+-- Deleted destinations that may still be owed something: the process that deleted one died half way, a fan-out was under way, or a
+-- request that was in flight came back to be tried again.
+SELECT t.id, t.lane_id FROM destination t
+WHERE t.state = 'deleted' AND (t.deleted_at > now() - interval '5 minutes'
+    OR EXISTS (SELECT 1 FROM delivery d WHERE d.parked AND d.destination_id = t.id))
+ORDER BY t.id LIMIT @max;
+
 -- name: DestinationLock :one
 -- Changes to one destination take turns; a deleted one is not found.
 SELECT * FROM destination WHERE id = @id AND deleted_at IS NULL FOR NO KEY UPDATE;
