@@ -23,18 +23,19 @@ var Migrations embed.FS
 // migrateLock is the advisory lock that one migrating process holds: "weir" in ASCII.
 const migrateLock = 0x77656972
 
+// migrateWait is how long a process waits while another one migrates.
+const migrateWait = 2 * time.Minute
+
 // Migrate brings the database up to date: River's migrations first, since ours tune River's table, then ours. Processes that start at
-// once take turns on an advisory lock; the second finds nothing to do. It waits for the lock at most two minutes.
+// once take turns on an advisory lock; the second finds nothing to do. It waits for them at most two minutes.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire connection to migrate: %w", err)
 	}
 	defer conn.Release()
-	lockCtx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	if _, err := conn.Exec(lockCtx, "SELECT pg_advisory_lock($1)", migrateLock); err != nil {
-		return fmt.Errorf("wait for the migration lock: %w", err)
+	if err := lockMigrations(ctx, conn); err != nil {
+		return err
 	}
 	defer func() {
 		if _, err := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", migrateLock); err != nil {
@@ -48,6 +49,29 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 		return err
 	}
 	return migrateOurs(ctx, pool, log)
+}
+
+// lockMigrations asks again and again instead of waiting in the database: a statement that waits there holds a snapshot, and the process
+// that migrates would wait for it to end before it can build an index concurrently.
+func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
+	deadline := time.Now().Add(migrateWait)
+	for {
+		var mine bool
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", migrateLock).Scan(&mine); err != nil {
+			return fmt.Errorf("take the migration lock: %w", err)
+		}
+		if mine {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("wait for the migration lock: another process has held it for %s", migrateWait)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the migration lock: %w", ctx.Err())
+		}
+	}
 }
 
 func migrateRiver(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {

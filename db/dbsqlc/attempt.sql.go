@@ -197,7 +197,7 @@ func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitPar
 }
 
 const AttemptListByDelivery = `-- name: AttemptListByDelivery :many
-SELECT delivery_id, no, lane_id, process, replay_id, started_at, lease_until, finished_at, verdict, status, error_class, reason, took_us, retry_after, excerpt, truncated FROM attempt WHERE delivery_id = $1 ORDER BY no DESC LIMIT $2
+SELECT delivery_id, no, lane_id, process, replay_id, started_at, lease_until, finished_at, verdict, status, error_class, reason, took_us, retry_after, excerpt, truncated, dns_us, connect_us, tls_us, first_byte_us FROM attempt WHERE delivery_id = $1 ORDER BY no DESC LIMIT $2
 `
 
 func (q *Queries) AttemptListByDelivery(ctx context.Context, db DBTX, deliveryID int64, max int32) ([]Attempt, error) {
@@ -226,6 +226,10 @@ func (q *Queries) AttemptListByDelivery(ctx context.Context, db DBTX, deliveryID
 			&i.RetryAfter,
 			&i.Excerpt,
 			&i.Truncated,
+			&i.DnsUs,
+			&i.ConnectUs,
+			&i.TlsUs,
+			&i.FirstByteUs,
 		); err != nil {
 			return nil, err
 		}

@@ -242,7 +242,7 @@ func (q *Queries) DeliveryListOrphan(ctx context.Context, db DBTX, max int32) ([
 
 const DeliveryListStranded = `-- name: DeliveryListStranded :many
 SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
-FROM (SELECT id, event_id, destination_id, lane_id, job_id, priority, try, state, parked, in_window, attempts, failures, due_at, expires_at, replay_id, last_status, last_error_class, reason, created_at, settled_at, attention FROM delivery WHERE delivery.id > $1 ORDER BY delivery.id LIMIT $2) d
+FROM (SELECT id, event_id, destination_id, lane_id, job_id, priority, try, state, parked, in_window, attempts, failures, due_at, expires_at, replay_id, last_status, last_error_class, reason, created_at, settled_at, attention, turn, blocked FROM delivery WHERE delivery.id > $1 ORDER BY delivery.id LIMIT $2) d
 LEFT JOIN river_job j ON j.id = d.job_id
 WHERE d.settled_at IS NULL
     AND ((NOT d.parked AND d.due_at < now() - interval '30 seconds' AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded', 'pending')))

@@ -225,7 +225,7 @@ func (q *Queries) DestinationList(ctx context.Context, db DBTX, arg DestinationL
 }
 
 const DestinationListLane = `-- name: DestinationListLane :many
-SELECT id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id = ANY($1::bigint[]) LIMIT 1000
+SELECT id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size FROM lane WHERE id = ANY($1::bigint[]) LIMIT 1000
 `
 
 func (q *Queries) DestinationListLane(ctx context.Context, db DBTX, laneIds []int64) ([]Lane, error) {
@@ -243,11 +243,6 @@ func (q *Queries) DestinationListLane(ctx context.Context, db DBTX, laneIds []in
 			&i.Rate,
 			&i.Burst,
 			&i.MaxInFlight,
-			&i.Limited,
-			&i.MarginUs,
-			&i.PeriodUs,
-			&i.TauUs,
-			&i.WindowSize,
 			&i.TatUs,
 			&i.HeldUs,
 			&i.HeldReason,
@@ -256,6 +251,15 @@ func (q *Queries) DestinationListLane(ctx context.Context, db DBTX, laneIds []in
 			&i.Parked,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Serial,
+			&i.Learning,
+			&i.LearnedRate,
+			&i.SlowSince,
+			&i.Limited,
+			&i.MarginUs,
+			&i.PeriodUs,
+			&i.TauUs,
+			&i.WindowSize,
 		); err != nil {
 			return nil, err
 		}

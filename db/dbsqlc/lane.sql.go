@@ -30,7 +30,7 @@ func (q *Queries) LaneAdd(ctx context.Context, db DBTX, arg LaneAddParams) error
 }
 
 const LaneGetByID = `-- name: LaneGetByID :one
-SELECT id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id = $1
+SELECT id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size FROM lane WHERE id = $1
 `
 
 func (q *Queries) LaneGetByID(ctx context.Context, db DBTX, id int64) (Lane, error) {
@@ -42,11 +42,6 @@ func (q *Queries) LaneGetByID(ctx context.Context, db DBTX, id int64) (Lane, err
 		&i.Rate,
 		&i.Burst,
 		&i.MaxInFlight,
-		&i.Limited,
-		&i.MarginUs,
-		&i.PeriodUs,
-		&i.TauUs,
-		&i.WindowSize,
 		&i.TatUs,
 		&i.HeldUs,
 		&i.HeldReason,
@@ -55,12 +50,21 @@ func (q *Queries) LaneGetByID(ctx context.Context, db DBTX, id int64) (Lane, err
 		&i.Parked,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Serial,
+		&i.Learning,
+		&i.LearnedRate,
+		&i.SlowSince,
+		&i.Limited,
+		&i.MarginUs,
+		&i.PeriodUs,
+		&i.TauUs,
+		&i.WindowSize,
 	)
 	return i, err
 }
 
 const LaneInsert = `-- name: LaneInsert :one
-INSERT INTO lane (name, rate, burst, max_in_flight) VALUES ($1, $2, $3, $4) RETURNING id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at
+INSERT INTO lane (name, rate, burst, max_in_flight) VALUES ($1, $2, $3, $4) RETURNING id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size
 `
 
 type LaneInsertParams struct {
@@ -84,11 +88,6 @@ func (q *Queries) LaneInsert(ctx context.Context, db DBTX, arg LaneInsertParams)
 		&i.Rate,
 		&i.Burst,
 		&i.MaxInFlight,
-		&i.Limited,
-		&i.MarginUs,
-		&i.PeriodUs,
-		&i.TauUs,
-		&i.WindowSize,
 		&i.TatUs,
 		&i.HeldUs,
 		&i.HeldReason,
@@ -97,12 +96,21 @@ func (q *Queries) LaneInsert(ctx context.Context, db DBTX, arg LaneInsertParams)
 		&i.Parked,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Serial,
+		&i.Learning,
+		&i.LearnedRate,
+		&i.SlowSince,
+		&i.Limited,
+		&i.MarginUs,
+		&i.PeriodUs,
+		&i.TauUs,
+		&i.WindowSize,
 	)
 	return i, err
 }
 
 const LaneList = `-- name: LaneList :many
-SELECT id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at FROM lane WHERE id > $1 ORDER BY id LIMIT $2
+SELECT id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size FROM lane WHERE id > $1 ORDER BY id LIMIT $2
 `
 
 func (q *Queries) LaneList(ctx context.Context, db DBTX, after int64, max int32) ([]Lane, error) {
@@ -120,11 +128,6 @@ func (q *Queries) LaneList(ctx context.Context, db DBTX, after int64, max int32)
 			&i.Rate,
 			&i.Burst,
 			&i.MaxInFlight,
-			&i.Limited,
-			&i.MarginUs,
-			&i.PeriodUs,
-			&i.TauUs,
-			&i.WindowSize,
 			&i.TatUs,
 			&i.HeldUs,
 			&i.HeldReason,
@@ -133,6 +136,15 @@ func (q *Queries) LaneList(ctx context.Context, db DBTX, after int64, max int32)
 			&i.Parked,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Serial,
+			&i.Learning,
+			&i.LearnedRate,
+			&i.SlowSince,
+			&i.Limited,
+			&i.MarginUs,
+			&i.PeriodUs,
+			&i.TauUs,
+			&i.WindowSize,
 		); err != nil {
 			return nil, err
 		}
@@ -422,7 +434,7 @@ UPDATE lane SET
     name = coalesce($1, name), rate = $2, burst = $3, max_in_flight = $4, updated_at = now(),
     -- Debt under the old rate is forgotten: from one a minute to ten a second takes effect now, not after the old period.
     tat_us = least(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)
-WHERE id = $5 RETURNING id, name, rate, burst, max_in_flight, limited, margin_us, period_us, tau_us, window_size, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at
+WHERE id = $5 RETURNING id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size
 `
 
 type LaneUpdatePolicyParams struct {
@@ -448,11 +460,6 @@ func (q *Queries) LaneUpdatePolicy(ctx context.Context, db DBTX, arg LaneUpdateP
 		&i.Rate,
 		&i.Burst,
 		&i.MaxInFlight,
-		&i.Limited,
-		&i.MarginUs,
-		&i.PeriodUs,
-		&i.TauUs,
-		&i.WindowSize,
 		&i.TatUs,
 		&i.HeldUs,
 		&i.HeldReason,
@@ -461,6 +468,15 @@ func (q *Queries) LaneUpdatePolicy(ctx context.Context, db DBTX, arg LaneUpdateP
 		&i.Parked,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Serial,
+		&i.Learning,
+		&i.LearnedRate,
+		&i.SlowSince,
+		&i.Limited,
+		&i.MarginUs,
+		&i.PeriodUs,
+		&i.TauUs,
+		&i.WindowSize,
 	)
 	return i, err
 }

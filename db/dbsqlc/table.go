@@ -72,22 +72,26 @@ type ApiToken struct {
 }
 
 type Attempt struct {
-	DeliveryID int64
-	No         int32
-	LaneID     int64
-	Process    string
-	ReplayID   *int64
-	StartedAt  time.Time
-	LeaseUntil time.Time
-	FinishedAt *time.Time
-	Verdict    *string
-	Status     *int32
-	ErrorClass string
-	Reason     string
-	TookUs     *int64
-	RetryAfter string
-	Excerpt    []byte
-	Truncated  bool
+	DeliveryID  int64
+	No          int32
+	LaneID      int64
+	Process     string
+	ReplayID    *int64
+	StartedAt   time.Time
+	LeaseUntil  time.Time
+	FinishedAt  *time.Time
+	Verdict     *string
+	Status      *int32
+	ErrorClass  string
+	Reason      string
+	TookUs      *int64
+	RetryAfter  string
+	Excerpt     []byte
+	Truncated   bool
+	DnsUs       *int32
+	ConnectUs   *int32
+	TlsUs       *int32
+	FirstByteUs *int32
 }
 
 type Delivery struct {
@@ -112,6 +116,8 @@ type Delivery struct {
 	CreatedAt      time.Time
 	SettledAt      *time.Time
 	Attention      *string
+	Turn           int64
+	Blocked        bool
 }
 
 type Destination struct {
@@ -183,11 +189,6 @@ type Lane struct {
 	Rate        *float64
 	Burst       int32
 	MaxInFlight *int32
-	Limited     bool
-	MarginUs    int64
-	PeriodUs    int64
-	TauUs       int64
-	WindowSize  int32
 	TatUs       int64
 	HeldUs      int64
 	HeldReason  string
@@ -196,6 +197,34 @@ type Lane struct {
 	Parked      int32
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	Serial      bool
+	Learning    string
+	LearnedRate *float64
+	SlowSince   *time.Time
+	Limited     bool
+	MarginUs    int64
+	PeriodUs    int64
+	TauUs       int64
+	WindowSize  int32
+}
+
+type LaneChange struct {
+	ID         int64
+	LaneID     int64
+	At         time.Time
+	Kind       string
+	RateBefore *float64
+	RateAfter  *float64
+	Actor      string
+	Reason     string
+}
+
+type LaneFlow struct {
+	LaneID   int64
+	Priority int16
+	Tenant   string
+	Class    int16
+	Turn     int64
 }
 
 type Operator struct {
