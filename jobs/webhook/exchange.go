@@ -15,6 +15,9 @@ type exchange struct {
 	resolving, handshaking atomic.Bool // set by the dialing goroutine
 	wrote                  atomic.Bool // the request was written completely; set by the writing goroutine
 
+	clock stopwatch
+	hooks httptrace.ClientTrace // here rather than by itself: one allocation less for each request
+
 	connected bool
 	reused    bool
 	conn      *conn // under HTTP/1 the connection, else nil
@@ -23,22 +26,40 @@ type exchange struct {
 
 // trace returns the request's context with the hooks that fill x.
 func (x *exchange) trace() context.Context {
-	return httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
-		DNSStart:          func(httptrace.DNSStartInfo) { x.resolving.Store(true) },
-		DNSDone:           func(httptrace.DNSDoneInfo) { x.resolving.Store(false) },
+	x.hooks = httptrace.ClientTrace{
+		DNSStart: func(httptrace.DNSStartInfo) { x.resolving.Store(true) },
+		DNSDone: func(info httptrace.DNSDoneInfo) {
+			x.resolving.Store(false)
+			if info.Err == nil {
+				x.clock.take(&x.clock.dns)
+			}
+		},
+		ConnectDone: func(_, _ string, err error) {
+			if err == nil {
+				x.clock.take(&x.clock.connect)
+			}
+		},
 		TLSHandshakeStart: func() { x.handshaking.Store(true) },
-		GotConn:           x.gotConn,
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			if err == nil {
+				x.clock.take(&x.clock.tls)
+			}
+		},
+		GotConn: x.gotConn,
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
 				x.wrote.Store(true)
 			}
 		},
-	})
+		GotFirstResponseByte: func() { x.clock.take(&x.clock.firstByte) },
+	}
+	return httptrace.WithClientTrace(x.ctx, &x.hooks)
 }
 
 // gotConn runs when the transport has chosen a connection and before it writes, in the goroutine of Send.
 func (x *exchange) gotConn(info httptrace.GotConnInfo) {
 	x.connected, x.reused = true, info.Reused
+	x.clock.gotConn(info)
 	x.conn, x.mark = http1Conn(info.Conn), 0
 	if x.conn == nil {
 		return

@@ -52,6 +52,7 @@ type Outcome struct {
 	RetryAfterRaw string // what was sent, valid or not: printable, at most 100 bytes
 
 	Took      time.Duration // from the call to the verdict, including the connection and the body
+	Phases    Phases        // where that time went
 	Excerpt   []byte        // the beginning of the response body, values of our own headers removed
 	Truncated bool          // there was, or may have been, more than Excerpt
 	Location  string        // on 3xx: where it pointed, without userinfo, query and fragment

@@ -131,7 +131,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Outcome {
 
 	var o Outcome
 	for range maxResends + 1 {
-		x := &exchange{ctx: limited}
+		x := &exchange{ctx: limited, clock: stopwatch{start: start}}
 		request, err := s.newRequest(x.trace(), r)
 		if err != nil {
 			o = Outcome{Verdict: Reject, ErrorClass: ClassInvalidRequest, Reason: err.Error()}
@@ -141,10 +141,12 @@ func (s *Sender) Send(ctx context.Context, r Request) Outcome {
 		response, err := s.transport(request).RoundTrip(request) //nolint:bodyclose // receive closes it
 		if err == nil {
 			o = s.receive(response, r)
+			o.Phases = x.clock.phases()
 			break
 		}
 
 		o = failure(ctx, err, x)
+		o.Phases = x.clock.phases()
 		if limited.Err() != nil || !x.neverSent() {
 			break
 		}
