@@ -29,7 +29,7 @@ func newTokenCommand() *cobra.Command {
 		},
 	}
 	create.Flags().StringVar(&name, "name", "", "what it is for")
-	create.Flags().StringSliceVar(&scopes, "scope", nil, "publish (hand in events), read, or admin (all)")
+	create.Flags().StringSliceVar(&scopes, "scope", nil, "publish (hand in events), read, operate (pause, resume, test, replay), or admin (all)")
 	for _, required := range []string{"name", "scope"} {
 		if err := create.MarkFlagRequired(required); err != nil {
 			panic(err) // a flag named above does not exist

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -13,12 +14,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
+
+	"weir/web/ui"
 )
 
 // operator is who is signed in.
 type operator struct {
 	ID   int64
 	Name string
+	Role ui.Role
 }
 
 const operatorKey = "weir.operator"
@@ -75,7 +79,8 @@ func (s *Server) authenticate(ctx context.Context, name, password string) (opera
 	if err := s.queries.OperatorSignedIn(ctx, s.Pool, found.ID); err != nil {
 		return operator{}, false, err
 	}
-	return operator{found.ID, name}, true, nil
+	role, _ := ui.ParseRole(found.Role) // the table's constraint leaves nothing else
+	return operator{found.ID, name, role}, true, nil
 }
 
 // signIn starts a session under a new token, whatever the visitor brought.
@@ -94,7 +99,8 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		if id := s.sessions.GetInt64(ctx, sessionOperator); id != 0 {
 			found, err := s.queries.OperatorGetByID(ctx, s.Pool, id)
 			if err == nil {
-				c.Set(operatorKey, operator{found.ID, found.Name})
+				role, _ := ui.ParseRole(found.Role)
+				c.Set(operatorKey, operator{found.ID, found.Name, role})
 			} else if !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
@@ -124,6 +130,19 @@ func (s *Server) requireOperator(next echo.HandlerFunc) echo.HandlerFunc {
 			target += "?next=" + url.QueryEscape(back)
 		}
 		return c.Redirect(http.StatusSeeOther, target)
+	}
+}
+
+// requireRole refuses who is signed in with less than the role, and says which it takes.
+func requireRole(least ui.Role) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			who, _ := c.Get(operatorKey).(operator)
+			if who.Role >= least {
+				return next(c)
+			}
+			return newProblem(http.StatusForbidden, fmt.Sprintf("This needs the role %s, and yours is %s. Nothing was done. An administrator can change your role, under People.", least, who.Role))
+		}
 	}
 }
 

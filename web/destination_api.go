@@ -24,10 +24,10 @@ func (s *Server) mountDestinations(api huma.API) {
 	remove := operation(http.MethodDelete, "/destinations/{id}", "delete-destination", ScopeAdmin, "Delete a destination; what it is still owed is cancelled")
 	remove.DefaultStatus = http.StatusNoContent
 	register(s, api, remove, s.apiDeleteDestination)
-	registerBody[pauseBody](s, api, operation(http.MethodPost, "/destinations/{id}/pause", "pause-destination", ScopeAdmin,
+	registerBody[pauseBody](s, api, operation(http.MethodPost, "/destinations/{id}/pause", "pause-destination", ScopeOperate,
 		"Send nothing more; what comes in waits"), s.apiPauseDestination)
-	register(s, api, operation(http.MethodPost, "/destinations/{id}/resume", "resume-destination", ScopeAdmin, "Send again"), s.apiResumeDestination)
-	register(s, api, operation(http.MethodPost, "/destinations/{id}/test", "test-destination", ScopeAdmin,
+	register(s, api, operation(http.MethodPost, "/destinations/{id}/resume", "resume-destination", ScopeOperate, "Send again"), s.apiResumeDestination)
+	register(s, api, operation(http.MethodPost, "/destinations/{id}/test", "test-destination", ScopeOperate,
 		"Send a test event, and wait for the answer"), s.apiTestDestination)
 	registerBody[rotateBody](s, api, operation(http.MethodPost, "/destinations/{id}/secrets/rotate", "rotate-secret", ScopeAdmin,
 		"Make a new signing secret; the old ones sign for the overlap"), s.apiRotateSecret)

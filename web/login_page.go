@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/labstack/echo/v4"
 
+	"weir/db/dbsqlc"
 	"weir/web/ui"
 )
 
@@ -171,7 +172,7 @@ func (s *Server) useInvitation(ctx context.Context, token, name, passwordHash st
 		if used == 0 {
 			return errInvitationUsed
 		}
-		id, err = s.queries.OperatorInsert(ctx, tx, name, passwordHash)
+		id, err = s.queries.OperatorInsert(ctx, tx, dbsqlc.OperatorInsertParams{Name: name, PasswordHash: passwordHash, Role: ui.Administrator.String()})
 		var unique *pgconn.PgError
 		if errors.As(err, &unique) && unique.Code == pgerrcode.UniqueViolation {
 			return errInvitationUsed // somebody came first, by another link

@@ -15,7 +15,7 @@ import (
 )
 
 func (s *Server) mountReplays(api huma.API) {
-	create := operation(http.MethodPost, "/replays", "create-replay", ScopeAdmin, "Send an event again, under its own id")
+	create := operation(http.MethodPost, "/replays", "create-replay", ScopeOperate, "Send an event again, under its own id")
 	create.Description = "With preview, says what would be sent and what refused, and changes nothing. Answers 409 with the reasons when nothing could be sent."
 	create.Errors = append(create.Errors, http.StatusConflict)
 	registerBody[replayBody](s, api, create, s.apiReplay)

@@ -8,18 +8,55 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"weir/web/static"
+	"weir/web/ui"
 )
 
 // maxForm is the limit of what a form of the panel may carry.
 const maxForm = "256K"
 
+// route is one address of the panel. least is the least role that may use it: it is checked here, for every route alike, so a handler can
+// only be reached by who may. A page asks m.Frame.Can(…) for the same role before it offers the button.
+type route struct {
+	method, path string
+	least        ui.Role
+	handler      echo.HandlerFunc
+}
+
+// panelRoutes are all addresses that need somebody who is signed in: looking is a viewer's, doing an operator's, configuring an
+// administrator's.
+func (s *Server) panelRoutes() []route {
+	const get, post = http.MethodGet, http.MethodPost
+	const viewer, operator, administrator = ui.Viewer, ui.Operator, ui.Administrator
+	return []route{
+		{get, "/", viewer, s.overviewPage},
+
+		{get, "/destinations", viewer, s.destinationListPage},
+		{post, "/destinations", administrator, s.destinationCreate},
+		{get, "/destinations/new", administrator, s.destinationNewPage},
+		{get, "/destinations/:id", viewer, s.destinationPage},
+		{post, "/destinations/:id", administrator, s.destinationUpdate},
+		{get, "/destinations/:id/edit", administrator, s.destinationEditPage},
+		{post, "/destinations/:id/pause", operator, s.destinationPause},
+		{post, "/destinations/:id/resume", operator, s.destinationResume},
+		{post, "/destinations/:id/delete", administrator, s.destinationDelete},
+		{post, "/destinations/:id/rotate", administrator, s.destinationRotate},
+		{post, "/destinations/:id/test", operator, s.destinationTest},
+
+		{get, "/deliveries", viewer, s.deliveryListPage},
+		{get, "/deliveries/:id", viewer, s.deliveryPage},
+		{get, "/deliveries/:id/payload", viewer, s.deliveryPayload},
+		{post, "/deliveries/:id/replay", operator, s.deliveryReplay},
+
+		{get, "/discovery", viewer, s.discoveryPage},
+
+		{get, "/tokens", administrator, s.tokenPage},
+		{post, "/tokens", administrator, s.tokenCreate},
+		{post, "/tokens/:id/revoke", administrator, s.tokenRevoke},
+	}
+}
+
 // mountPanel adds the admin panel. What changes something is a POST, and each POST answers with a redirect to a page.
 func (s *Server) mountPanel(e *echo.Echo) {
-	const get, post = http.MethodGet, http.MethodPost
-	type route struct {
-		method, path string
-		handler      echo.HandlerFunc
-	}
 	open := []echo.MiddlewareFunc{sameOrigin(), middleware.BodyLimit(maxForm), s.withSession, s.identify}
 	signedIn := append(slices.Clip(open), s.requireOperator)
 	limit := limitSignIn()
@@ -34,32 +71,7 @@ func (s *Server) mountPanel(e *echo.Echo) {
 	e.POST("/welcome", s.welcome, append(slices.Clip(open), limit)...)
 	e.POST("/logout", s.logout, open...)
 
-	for _, r := range []route{
-		{get, "/", s.overviewPage},
-
-		{get, "/destinations", s.destinationListPage},
-		{post, "/destinations", s.destinationCreate},
-		{get, "/destinations/new", s.destinationNewPage},
-		{get, "/destinations/:id", s.destinationPage},
-		{post, "/destinations/:id", s.destinationUpdate},
-		{get, "/destinations/:id/edit", s.destinationEditPage},
-		{post, "/destinations/:id/pause", s.destinationPause},
-		{post, "/destinations/:id/resume", s.destinationResume},
-		{post, "/destinations/:id/delete", s.destinationDelete},
-		{post, "/destinations/:id/rotate", s.destinationRotate},
-		{post, "/destinations/:id/test", s.destinationTest},
-
-		{get, "/deliveries", s.deliveryListPage},
-		{get, "/deliveries/:id", s.deliveryPage},
-		{get, "/deliveries/:id/payload", s.deliveryPayload},
-		{post, "/deliveries/:id/replay", s.deliveryReplay},
-
-		{get, "/discovery", s.discoveryPage},
-
-		{get, "/tokens", s.tokenPage},
-		{post, "/tokens", s.tokenCreate},
-		{post, "/tokens/:id/revoke", s.tokenRevoke},
-	} {
-		e.Add(r.method, r.path, r.handler, signedIn...)
+	for _, r := range s.panelRoutes() {
+		e.Add(r.method, r.path, r.handler, append(slices.Clip(signedIn), requireRole(r.least))...)
 	}
 }

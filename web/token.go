@@ -24,10 +24,11 @@ import (
 const (
 	ScopePublish = "publish" // hand in events
 	ScopeRead    = "read"    // look at everything, change nothing
+	ScopeOperate = "operate" // pause, resume, test, replay
 	ScopeAdmin   = "admin"
 )
 
-var scopes = []string{ScopePublish, ScopeRead, ScopeAdmin}
+var scopes = []string{ScopePublish, ScopeRead, ScopeOperate, ScopeAdmin}
 
 const tokenPrefix = "weir_"
 
@@ -53,11 +54,11 @@ func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []
 		return "", Token{}, err
 	}
 	if len(wanted) == 0 {
-		return "", Token{}, &jobs.InvalidError{Field: "scopes", Problem: "want at least one of publish, read, admin"}
+		return "", Token{}, &jobs.InvalidError{Field: "scopes", Problem: "want at least one of publish, read, operate, admin"}
 	}
 	for i, scope := range wanted {
 		if !slices.Contains(scopes, scope) {
-			return "", Token{}, &jobs.InvalidError{Field: fmt.Sprintf("scopes[%d]", i), Problem: "want publish, read or admin"}
+			return "", Token{}, &jobs.InvalidError{Field: fmt.Sprintf("scopes[%d]", i), Problem: "want publish, read, operate or admin"}
 		}
 	}
 	wanted = slices.Compact(slices.Sorted(slices.Values(wanted)))

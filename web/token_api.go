@@ -19,7 +19,7 @@ func (s *Server) mountTokens(api huma.API) {
 
 type tokenBody struct {
 	Name   string   `json:"name"`
-	Scopes []string `json:"scopes" enum:"publish,read,admin"`
+	Scopes []string `json:"scopes" enum:"publish,read,operate,admin"`
 }
 
 type createTokenOutput struct {

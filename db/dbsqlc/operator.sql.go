@@ -21,27 +21,34 @@ func (q *Queries) OperatorExists(ctx context.Context, db DBTX) (bool, error) {
 }
 
 const OperatorGetByID = `-- name: OperatorGetByID :one
-SELECT id, name FROM operator WHERE id = $1
+SELECT id, name, role FROM operator WHERE id = $1 AND deactivated_at IS NULL
 `
 
 type OperatorGetByIDRow struct {
 	ID   int64
 	Name string
+	Role string
 }
 
 func (q *Queries) OperatorGetByID(ctx context.Context, db DBTX, id int64) (OperatorGetByIDRow, error) {
 	row := db.QueryRow(ctx, OperatorGetByID, id)
 	var i OperatorGetByIDRow
-	err := row.Scan(&i.ID, &i.Name)
+	err := row.Scan(&i.ID, &i.Name, &i.Role)
 	return i, err
 }
 
 const OperatorInsert = `-- name: OperatorInsert :one
-INSERT INTO operator (name, password_hash, last_login_at) VALUES ($1, $2, now()) RETURNING id
+INSERT INTO operator (name, password_hash, role, last_login_at) VALUES ($1, $2, $3, now()) RETURNING id
 `
 
-func (q *Queries) OperatorInsert(ctx context.Context, db DBTX, name string, passwordHash string) (int64, error) {
-	row := db.QueryRow(ctx, OperatorInsert, name, passwordHash)
+type OperatorInsertParams struct {
+	Name         string
+	PasswordHash string
+	Role         string
+}
+
+func (q *Queries) OperatorInsert(ctx context.Context, db DBTX, arg OperatorInsertParams) (int64, error) {
+	row := db.QueryRow(ctx, OperatorInsert, arg.Name, arg.PasswordHash, arg.Role)
 	var id int64
 	err := row.Scan(&id)
 	return id, err
@@ -61,21 +68,22 @@ UPDATE operator SET
     failures = failures + 1,
     locked_until = CASE WHEN failures + 1 >= 10
         THEN now() + least(interval '15 minutes', interval '1 minute' * power(2, least(failures + 1 - 10, 10))) END
-WHERE name = $1 AND (locked_until IS NULL OR locked_until <= now())
-RETURNING id, password_hash
+WHERE name = $1 AND deactivated_at IS NULL AND (locked_until IS NULL OR locked_until <= now())
+RETURNING id, password_hash, role
 `
 
 type OperatorTryRow struct {
 	ID           int64
 	PasswordHash string
+	Role         string
 }
 
 // A try counts as wrong before the password is looked at, and a right one clears the count: so parallel tries cannot get more than ten
 // between them. From the tenth wrong one in a row on, the account is locked for a minute, doubling up to fifteen. No row: there is no
-// such operator, or the account is locked.
+// such operator, or the account is locked or deactivated.
 func (q *Queries) OperatorTry(ctx context.Context, db DBTX, name string) (OperatorTryRow, error) {
 	row := db.QueryRow(ctx, OperatorTry, name)
 	var i OperatorTryRow
-	err := row.Scan(&i.ID, &i.PasswordHash)
+	err := row.Scan(&i.ID, &i.PasswordHash, &i.Role)
 	return i, err
 }

@@ -69,6 +69,8 @@ type ApiToken struct {
 	CreatedAt  time.Time
 	LastUsedAt *time.Time
 	RevokedAt  *time.Time
+	ExpiresAt  *time.Time
+	CreatedBy  string
 }
 
 type Attempt struct {
@@ -92,6 +94,23 @@ type Attempt struct {
 	ConnectUs   *int32
 	TlsUs       *int32
 	FirstByteUs *int32
+}
+
+type Audit struct {
+	ID         int64
+	At         time.Time
+	ActorKind  string
+	ActorID    *int64
+	Actor      string
+	Role       string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ObjectName string
+	Before     []byte
+	After      []byte
+	Note       string
+	Address    string
 }
 
 type Delivery struct {
@@ -178,9 +197,16 @@ type Header struct {
 }
 
 type Invitation struct {
-	TokenHash []byte
-	ExpiresAt time.Time
-	UsedAt    *time.Time
+	TokenHash  []byte
+	ExpiresAt  time.Time
+	UsedAt     *time.Time
+	ID         *int64
+	Role       string
+	InvitedBy  *string
+	Note       string
+	OperatorID *int64
+	CreatedAt  time.Time
+	RevokedAt  *time.Time
 }
 
 type Lane struct {
@@ -228,13 +254,16 @@ type LaneFlow struct {
 }
 
 type Operator struct {
-	ID           int64
-	Name         string
-	PasswordHash string
-	Failures     int32
-	LockedUntil  *time.Time
-	CreatedAt    time.Time
-	LastLoginAt  *time.Time
+	ID                int64
+	Name              string
+	PasswordHash      string
+	Failures          int32
+	LockedUntil       *time.Time
+	CreatedAt         time.Time
+	LastLoginAt       *time.Time
+	Role              string
+	DeactivatedAt     *time.Time
+	PasswordChangedAt time.Time
 }
 
 type Outbox struct {
@@ -308,14 +337,26 @@ type Secret struct {
 }
 
 type Session struct {
-	TokenHash string
-	Data      []byte
-	ExpiresAt time.Time
+	TokenHash  string
+	Data       []byte
+	ExpiresAt  time.Time
+	ID         *int64
+	OperatorID *int64
+	CreatedAt  time.Time
+	SeenAt     time.Time
+	Address    string
+	UserAgent  string
+	RevokedAt  *time.Time
 }
 
 type Setting struct {
 	Name  string
 	Value []byte
+}
+
+type SignInAddress struct {
+	Address string
+	FullAt  time.Time
 }
 
 type Subscription struct {

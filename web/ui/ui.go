@@ -15,6 +15,7 @@ type Frame struct {
 	Title    string
 	Section  string // which entry of the navigation is the current one
 	Operator string // empty: nobody is signed in
+	Role     Role   // of who is signed in
 	Version  string
 	Now      time.Time
 	Notice   string // something that was just done
@@ -24,13 +25,16 @@ type Frame struct {
 // FieldError is a problem with one field of a form; ID is the field's element.
 type FieldError struct{ ID, Label, Problem string }
 
-// Sections of the navigation, in order.
-var sections = []struct{ key, label, href string }{
-	{"overview", "Overview", "/"},
-	{"destinations", "Destinations", "/destinations"},
-	{"deliveries", "Deliveries", "/deliveries"},
-	{"discovery", "Discovery", "/discovery"},
-	{"tokens", "API tokens", "/tokens"},
+// Sections of the navigation, in order, each for those who have at least its role.
+var sections = []struct {
+	key, label, href string
+	least            Role
+}{
+	{"overview", "Overview", "/", Viewer},
+	{"destinations", "Destinations", "/destinations", Viewer},
+	{"deliveries", "Deliveries", "/deliveries", Viewer},
+	{"discovery", "Discovery", "/discovery", Viewer},
+	{"tokens", "API tokens", "/tokens", Administrator},
 }
 
 func current(is bool) templ.Attributes {
