@@ -27,12 +27,13 @@ type bundle struct {
 	pool     *pgxpool.Pool
 	engine   *Engine
 	receiver *receiver
+	stop     func() error // of the first process
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{pool: dbtest.Pool(t), receiver: newReceiver(t)}
-	b.engine = b.start(t, Options{})
+	b.engine, b.stop = b.startStoppable(t, Options{})
 	return b
 }
 

@@ -63,11 +63,11 @@ func (e *Engine) DeleteDestination(ctx context.Context, id int64, reason string)
 		return err
 	}
 	// The state alone stops every send (admission reads it), so the ledger may follow page by page; the sweep finishes what is left.
-	return cancelOwed(ctx, e.pool, e.queries, id, lane)
+	return cancelOwed(ctx, e.pool, e.queries, e.tally, id, lane)
 }
 
 // cancelOwed ends what a deleted destination is owed, but for what is in flight. It may be run again at any time.
-func cancelOwed(ctx context.Context, pool *pgxpool.Pool, queries *dbsqlc.Queries, id, lane int64) error {
+func cancelOwed(ctx context.Context, pool *pgxpool.Pool, queries *dbsqlc.Queries, tally *tally, id, lane int64) error {
 	after := int64(0)
 	for {
 		var rows []dbsqlc.DeliveryCancelByDestinationRow
@@ -89,6 +89,7 @@ func cancelOwed(ctx context.Context, pool *pgxpool.Pool, queries *dbsqlc.Queries
 		if len(rows) == 0 {
 			return nil
 		}
+		tally.ended(id, StateCancelled, len(rows))
 		for _, row := range rows {
 			after = max(after, row.ID)
 		}

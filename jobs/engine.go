@@ -66,6 +66,7 @@ type Engine struct {
 	intake  *intake
 	limiter *limiter
 	ledger  *ledger
+	tally   *tally
 	sweeper *sweeper
 
 	background sync.WaitGroup
@@ -109,9 +110,11 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
 	fan.client = e.client
-	e.ledger = newLedger(e.pool, e.queries, e.client, e.limiter.places)
+	e.tally = newTally(e.pool, e.queries, o.Log)
+	fan.tally = e.tally
+	e.ledger = newLedger(e.pool, e.queries, e.client, e.limiter.places, e.tally)
 	deliver.ledger = e.ledger
-	e.sweeper = &sweeper{pool: e.pool, queries: e.queries, ledger: e.ledger, log: o.Log}
+	e.sweeper = &sweeper{pool: e.pool, queries: e.queries, ledger: e.ledger, tally: e.tally, log: o.Log}
 	e.intake = newIntake(e.pool, e.queries, fan, o.BodyLimit)
 	return e, nil
 }
@@ -182,6 +185,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	running, quit := context.WithCancel(context.WithoutCancel(ctx))
 	e.quit = quit
 	e.background.Go(func() { e.keepBeating(running) })
+	e.background.Go(func() { e.tally.run(running) })
 	if e.works() {
 		e.background.Go(func() { e.sweeper.run(running) })
 		if err := e.client.Start(context.WithoutCancel(ctx)); err != nil {
@@ -208,6 +212,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.intake.batch.close()
 	e.limiter.close()
 	e.ledger.batch.close()
+	errs = append(errs, e.tally.flush(ctx))
 	return errors.Join(errs...)
 }
 

@@ -19,6 +19,7 @@ type fanout struct {
 	queries *dbsqlc.Queries
 	client  *river.Client[pgx.Tx]
 	ids     deliveryIDs
+	tally   *tally
 }
 
 // spread fans the events out, given by their row ids in ascending order, and returns how many deliveries it made. Whatever does not fit
@@ -155,6 +156,7 @@ func (f *fanout) supersede(ctx context.Context, tx pgx.Tx, made []int64) error {
 	jobs := make([]int64, len(rows))
 	for i, row := range rows {
 		jobs[i] = jobOf(row.JobID)
+		f.tally.ended(row.DestinationID, StateSuperseded, 1) // a statistic: should this transaction fail, it is off by these
 		if row.Parked {
 			parked[row.LaneID]--
 		}

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,7 +23,8 @@ type settlement struct {
 	priority                  int16 // the successor's
 	outcome                   webhook.Outcome
 	decision                  decision
-	successor                 bool // leave a parked job behind: this one cannot or must not go on
+	successor                 bool          // leave a parked job behind: this one cannot or must not go on
+	wait                      time.Duration // from due to sent; for statistics
 }
 
 // ledger is the only writer of what became of a delivery.
@@ -31,11 +33,12 @@ type ledger struct {
 	queries *dbsqlc.Queries
 	client  *river.Client[pgx.Tx]
 	places  *places
+	tally   *tally
 	batch   *batcher[settlement, bool]
 }
 
-func newLedger(pool *pgxpool.Pool, queries *dbsqlc.Queries, client *river.Client[pgx.Tx], places *places) *ledger {
-	l := &ledger{pool: pool, queries: queries, client: client, places: places}
+func newLedger(pool *pgxpool.Pool, queries *dbsqlc.Queries, client *river.Client[pgx.Tx], places *places, tally *tally) *ledger {
+	l := &ledger{pool: pool, queries: queries, client: client, places: places, tally: tally}
 	// An outcome that cannot be written is a duplicate later, so the write is tried for a while.
 	l.batch = newBatcher(6, l.settle)
 	return l
@@ -45,7 +48,7 @@ func newLedger(pool *pgxpool.Pool, queries *dbsqlc.Queries, client *river.Client
 func (l *ledger) close(job *river.Job[DeliverArgs], a admission, outcome webhook.Outcome, d decision) error {
 	_, err := l.batch.do(settlement{
 		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, destinationID: a.DestinationID, limited: a.Limited,
-		no: a.No, try: job.Args.Try, outcome: outcome, decision: d,
+		no: a.No, try: job.Args.Try, outcome: outcome, decision: d, wait: max(0, time.UnixMicro(a.SlotUs).Sub(a.DueAt)),
 	})
 	return err
 }
@@ -62,7 +65,8 @@ func (l *ledger) park(job *river.Job[DeliverArgs], a admission) error {
 // end settles a delivery that made no attempt: expired, or cancelled with its destination.
 func (l *ledger) end(job *river.Job[DeliverArgs], a admission, state, reason string) error {
 	_, err := l.batch.do(settlement{
-		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, limited: a.Limited, decision: decision{state: state, reason: reason},
+		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, destinationID: a.DestinationID, limited: a.Limited,
+		decision: decision{state: state, reason: reason},
 	})
 	return err
 }
@@ -87,6 +91,7 @@ func (l *ledger) settle(ctx context.Context, items []settlement) ([]bool, error)
 			freed[item.laneID]++
 		}
 	}
+	l.tally.add(items, took)
 	for lane, n := range freed {
 		l.places.freed(lane, n)
 	}

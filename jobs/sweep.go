@@ -30,6 +30,7 @@ type sweeper struct {
 	pool    *pgxpool.Pool
 	queries *dbsqlc.Queries
 	ledger  *ledger
+	tally   *tally
 	log     *slog.Logger
 
 	stranded int64 // where the scan for stranded deliveries goes on
@@ -86,6 +87,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"finish deletions", 30, s.finishDeletions},
 		{"find stranded deliveries", 30, s.findStranded},
 		{"recount lanes", 30, s.recountLanes},
+		{"prune tally", 60, s.pruneTally},
 		{"prune", 600, s.prune},
 	} {
 		if s.tick%step.every != 0 {
@@ -157,7 +159,7 @@ func (s *sweeper) finishDeletions(ctx context.Context) error {
 		return err
 	}
 	for _, row := range rows {
-		if err := cancelOwed(ctx, s.pool, s.queries, row.ID, row.LaneID); err != nil {
+		if err := cancelOwed(ctx, s.pool, s.queries, s.tally, row.ID, row.LaneID); err != nil {
 			return err
 		}
 	}
@@ -210,12 +212,12 @@ func (s *sweeper) expireParked(ctx context.Context) error {
 	if err != nil || len(lanes) == 0 {
 		return err
 	}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	var rows []dbsqlc.DeliveryExpireParkedRow
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := s.queries.LaneLock(ctx, tx, lanes); err != nil {
 			return fmt.Errorf("lock lanes: %w", err)
 		}
-		rows, err := s.queries.DeliveryExpireParked(ctx, tx, lanes, sweepPage)
-		if err != nil {
+		if rows, err = s.queries.DeliveryExpireParked(ctx, tx, lanes, sweepPage); err != nil {
 			return fmt.Errorf("expire: %w", err)
 		}
 		freed := map[int64]int32{}
@@ -229,6 +231,13 @@ func (s *sweeper) expireParked(ctx context.Context) error {
 		}
 		return s.queries.RiverJobCancelWaiting(ctx, tx, jobs)
 	})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		s.tally.ended(row.DestinationID, StateExpired, 1)
+	}
+	return nil
 }
 
 // addToLanes changes the lanes' counters by these amounts; the caller holds their locks.
@@ -327,4 +336,14 @@ func (s *sweeper) prune(ctx context.Context) error {
 		return err
 	}
 	return s.queries.ProcessDeleteBefore(ctx, s.pool)
+}
+
+// pruneTally drops statistics that have had their time, a page at a time.
+func (s *sweeper) pruneTally(ctx context.Context) error {
+	for {
+		n, err := s.queries.TallyDeleteOld(ctx, s.pool, 5000)
+		if err != nil || n < 5000 {
+			return err
+		}
+	}
 }

@@ -100,12 +100,13 @@ WHERE delivery.id = ANY(ARRAY(
     SELECT d.id FROM delivery d WHERE d.parked AND d.expires_at <= statement_timestamp() AND d.lane_id = ANY($1::bigint[])
     ORDER BY d.expires_at LIMIT $2
 ))
-RETURNING delivery.lane_id, delivery.job_id
+RETURNING delivery.destination_id, delivery.lane_id, delivery.job_id
 `
 
 type DeliveryExpireParkedRow struct {
-	LaneID int64
-	JobID  *int64
+	DestinationID int64
+	LaneID        int64
+	JobID         *int64
 }
 
 // Those that wait behind the gate and are past their time. Returns what the lanes' counters and River's jobs must follow.
@@ -118,7 +119,7 @@ func (q *Queries) DeliveryExpireParked(ctx context.Context, db DBTX, laneIds []i
 	items := []DeliveryExpireParkedRow{}
 	for rows.Next() {
 		var i DeliveryExpireParkedRow
-		if err := rows.Scan(&i.LaneID, &i.JobID); err != nil {
+		if err := rows.Scan(&i.DestinationID, &i.LaneID, &i.JobID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -772,14 +773,15 @@ UPDATE delivery SET state = 'superseded', reason = 'version ' || known.newest ||
 FROM known
 WHERE delivery.id = known.id AND known.version < known.newest AND known.settled_at IS NULL AND known.replay_id IS NULL
     AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = known.id AND a.no = delivery.attempts + 1)
-RETURNING known.job_id, known.lane_id, known.parked, known.in_window
+RETURNING delivery.destination_id, known.job_id, known.lane_id, known.parked, known.in_window
 `
 
 type DeliverySupersedeRow struct {
-	JobID    *int64
-	LaneID   int64
-	Parked   bool
-	InWindow bool
+	DestinationID int64
+	JobID         *int64
+	LaneID        int64
+	Parked        bool
+	InWindow      bool
 }
 
 // For destinations that want only the latest: of the subjects that these new deliveries are about, every version that is not the newest
@@ -795,6 +797,7 @@ func (q *Queries) DeliverySupersede(ctx context.Context, db DBTX, ids []int64) (
 	for rows.Next() {
 		var i DeliverySupersedeRow
 		if err := rows.Scan(
+			&i.DestinationID,
 			&i.JobID,
 			&i.LaneID,
 			&i.Parked,

@@ -253,6 +253,22 @@ type LaneFlow struct {
 	Turn     int64
 }
 
+type LaneLatency struct {
+	LaneID     int64
+	BaselineUs int64
+	Windows    int32
+}
+
+type LaneSample struct {
+	LaneID      int64
+	At          time.Time
+	Requests    int64
+	Answers     int64
+	RateLimited int64
+	Failed      int64
+	TookUs      int64
+}
+
 type Operator struct {
 	ID                int64
 	Name              string
@@ -365,4 +381,28 @@ type Subscription struct {
 	Types         []string
 	Tenant        *string
 	CreatedAt     time.Time
+}
+
+type Tally struct {
+	DestinationID int64
+	StepS         int32
+	At            time.Time
+	Requests      int64
+	Ok            int64
+	RateLimited   int64
+	Refused       int64
+	ServerError   int64
+	Timeout       int64
+	Network       int64
+	Other         int64
+	TookUs        int64
+	SlowestUs     int64
+	WaitUs        int64
+	LongestWaitUs int64
+	Delivered     int64
+	Retried       int64
+	DeadLettered  int64
+	Expired       int64
+	Superseded    int64
+	Cancelled     int64
 }

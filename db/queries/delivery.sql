@@ -24,7 +24,7 @@ WHERE delivery.id = ANY(ARRAY(
     SELECT d.id FROM delivery d WHERE d.parked AND d.expires_at <= statement_timestamp() AND d.lane_id = ANY(@lane_ids::bigint[])
     ORDER BY d.expires_at LIMIT @max
 ))
-RETURNING delivery.lane_id, delivery.job_id;
+RETURNING delivery.destination_id, delivery.lane_id, delivery.job_id;
 
 -- name: DeliveryInsertMany :exec
 INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at, priority)
@@ -192,4 +192,4 @@ UPDATE delivery SET state = 'superseded', reason = 'version ' || known.newest ||
 FROM known
 WHERE delivery.id = known.id AND known.version < known.newest AND known.settled_at IS NULL AND known.replay_id IS NULL
     AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = known.id AND a.no = delivery.attempts + 1)
-RETURNING known.job_id, known.lane_id, known.parked, known.in_window;
+RETURNING delivery.destination_id, known.job_id, known.lane_id, known.parked, known.in_window;
