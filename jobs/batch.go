@@ -15,13 +15,15 @@ const batchMax = 500
 const batchTimeout = 20 * time.Second
 
 // batcher commits what many goroutines hand in as few transactions: group commit. One flusher takes whatever has arrived and commits it;
-// what arrives meanwhile is the next batch. There is no window to tune: idle, a batch is one item and nobody waits; saturated, batches
-// grow by themselves. (More flushers were measured to be slower: smaller batches, more commits.)
+// what arrives meanwhile is the next batch. Idle, a batch is one item and nobody waits; saturated, batches grow by themselves; in between,
+// spacing keeps them from being many and tiny. (More flushers were measured to be slower: smaller batches, more commits.)
 type batcher[In, Out any] struct {
 	asks  chan ask[In, Out]
 	flush func(context.Context, []In) ([]Out, error)
 	tries int // of a flush that fails as a whole
-	done  chan struct{}
+	// the least time from the start of one flush to that of the next
+	spacing time.Duration
+	done    chan struct{}
 }
 
 type ask[In, Out any] struct {
@@ -36,9 +38,9 @@ type answer[Out any] struct {
 
 // newBatcher starts the flusher. flush answers its items in order; tries is how often it is run when it fails. Stop it with close, once
 // nobody calls do any more.
-func newBatcher[In, Out any](tries int, flush func(context.Context, []In) ([]Out, error)) *batcher[In, Out] {
+func newBatcher[In, Out any](tries int, spacing time.Duration, flush func(context.Context, []In) ([]Out, error)) *batcher[In, Out] {
 	b := &batcher[In, Out]{
-		asks: make(chan ask[In, Out], 2*batchMax), flush: flush, tries: tries, done: make(chan struct{}),
+		asks: make(chan ask[In, Out], 2*batchMax), flush: flush, tries: tries, spacing: spacing, done: make(chan struct{}),
 	}
 	go b.run()
 	return b
@@ -64,7 +66,12 @@ func (b *batcher[In, Out]) close() {
 
 func (b *batcher[In, Out]) run() {
 	defer close(b.done)
+	var last time.Time
 	for first := range b.asks {
+		if wait := b.spacing - time.Since(last); wait > 0 {
+			time.Sleep(wait)
+		}
+		last = time.Now()
 		batch := append(make([]ask[In, Out], 0, 16), first)
 	drain:
 		for len(batch) < batchMax {

@@ -64,9 +64,9 @@ type Engine struct {
 	client  *river.Client[pgx.Tx]
 	process string
 	intake  *intake
-	limiter *limiter
-	ledger  *ledger
 	tally   *tally
+	commits *committer
+	limiter *limiter
 	sweeper *sweeper
 
 	background sync.WaitGroup
@@ -92,10 +92,12 @@ func New(o Options) (*Engine, error) {
 	o.Grace = orDefault(o.Grace, 25*time.Second)
 
 	e := &Engine{Options: o, pool: o.Pool, queries: dbsqlc.New(), process: fmt.Sprintf("w%08x", rand.Uint32())}
-	fan := &fanout{queries: e.queries}
-	e.limiter = newLimiter(e.pool, e.queries, e.process, o.Workers)
+	e.tally = newTally(e.pool, e.queries, o.Log)
+	fan := &fanout{queries: e.queries, tally: e.tally}
+	e.commits = newCommitter(e.pool, e.queries, e.process, e.tally)
+	e.limiter = newLimiter(e.pool, e.commits, o.Workers)
 	deliver := &DeliverWorker{
-		limiter: e.limiter, targets: newTargets(e.pool, e.queries, o.Keyring), sender: o.Sender, log: o.Log,
+		limiter: e.limiter, ledger: &ledger{e.commits}, targets: newTargets(e.pool, e.queries, o.Keyring), sender: o.Sender, log: o.Log,
 	}
 	discover := &DiscoverWorker{
 		pool: e.pool, queries: e.queries, fanout: fan, limit: o.BodyLimit, log: o.Log,
@@ -109,12 +111,8 @@ func New(o Options) (*Engine, error) {
 	if e.client, err = river.NewClient(riverpgxv5.New(e.pool), e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
-	fan.client = e.client
-	e.tally = newTally(e.pool, e.queries, o.Log)
-	fan.tally = e.tally
-	e.ledger = newLedger(e.pool, e.queries, e.client, e.limiter.places, e.tally)
-	deliver.ledger = e.ledger
-	e.sweeper = &sweeper{pool: e.pool, queries: e.queries, ledger: e.ledger, tally: e.tally, log: o.Log}
+	fan.client, e.commits.client = e.client, e.client
+	e.sweeper = &sweeper{pool: e.pool, queries: e.queries, commits: e.commits, tally: e.tally, log: o.Log}
 	e.intake = newIntake(e.pool, e.queries, fan, o.BodyLimit)
 	return e, nil
 }
@@ -210,8 +208,8 @@ func (e *Engine) Stop(ctx context.Context) error {
 		errs = append(errs, e.queries.ProcessStop(ctx, e.pool, e.process))
 	}
 	e.intake.batch.close()
-	e.limiter.close()
-	e.ledger.batch.close()
+	e.commits.batch.close()
+	e.limiter.lates.close()
 	errs = append(errs, e.tally.flush(ctx))
 	return errors.Join(errs...)
 }

@@ -40,7 +40,7 @@ type intake struct {
 
 func newIntake(pool *pgxpool.Pool, queries *dbsqlc.Queries, fanout *fanout, limit int) *intake {
 	in := &intake{pool: pool, queries: queries, fanout: fanout, limit: limit}
-	in.batch = newBatcher(3, in.commit)
+	in.batch = newBatcher(3, 0, in.commit)
 	return in
 }
 

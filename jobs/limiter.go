@@ -45,13 +45,11 @@ type lateAsk struct{ laneID, tatUS int64 }
 // limiter holds every lane's rate and in-flight cap, over all processes, by asking the database for each request (in batches), and
 // makes the request leave at its slot.
 type limiter struct {
-	pool    *pgxpool.Pool
-	queries *dbsqlc.Queries
-	process string
-	clock   *clock
-	asks    *batcher[admitAsk, dbsqlc.AttemptAdmitRow]
-	lates   *batcher[lateAsk, dbsqlc.LaneReslotManyRow]
-	places  *places
+	pool      *pgxpool.Pool
+	committer *committer
+	clock     *clock
+	lates     *batcher[lateAsk, dbsqlc.LaneReslotManyRow]
+	places    *places
 
 	waiting  atomic.Int64
 	crowd    int64 // more than this many waiting workers are a crowd
@@ -59,55 +57,15 @@ type limiter struct {
 	nextAsks map[int64]int64 // by lane: database time at which its next waiter asks
 }
 
-func newLimiter(pool *pgxpool.Pool, queries *dbsqlc.Queries, process string, workers int) *limiter {
+func newLimiter(pool *pgxpool.Pool, committer *committer, workers int) *limiter {
 	l := &limiter{
-		pool: pool, queries: queries, process: process, clock: newClock(), places: newPlaces(),
-		crowd: int64(workers / 2), nextAsks: map[int64]int64{},
+		pool: pool, committer: committer, clock: committer.clock, places: committer.places, crowd: int64(workers / 2), nextAsks: map[int64]int64{},
 	}
-	l.asks = newBatcher(1, l.flush)
-	l.lates = newBatcher(1, l.reslot)
+	l.lates = newBatcher(1, 0, l.reslot)
 	return l
 }
 
-func (l *limiter) close() {
-	l.asks.close()
-	l.lates.close()
-}
-
-// flush asks for a batch of jobs: one round trip, one commit. The first statement locks the lanes, so the second sees them as they are.
-func (l *limiter) flush(ctx context.Context, asks []admitAsk) ([]dbsqlc.AttemptAdmitRow, error) {
-	deliveries, jobs := make([]int64, len(asks)), make([]int64, len(asks))
-	for i, ask := range asks {
-		deliveries[i], jobs[i] = ask.deliveryID, ask.jobID
-	}
-	batch := &pgx.Batch{}
-	batch.Queue(dbsqlc.LaneLockByDelivery, deliveries, []int64{})
-	batch.Queue(dbsqlc.AttemptAdmit, deliveries, jobs, lead.Microseconds(), l.process)
-	results := l.pool.SendBatch(ctx, batch)
-	defer results.Close()
-	if _, err := results.Exec(); err != nil {
-		return nil, fmt.Errorf("lock lanes: %w", err)
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, fmt.Errorf("admit: %w", err)
-	}
-	admitted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.AttemptAdmitRow])
-	if err != nil {
-		return nil, fmt.Errorf("admit: %w", err)
-	}
-	// The grants count once the implicit transaction is committed, which closing the batch waits for.
-	if err := results.Close(); err != nil {
-		return nil, fmt.Errorf("commit admission: %w", err)
-	}
-	if len(admitted) != len(asks) {
-		return nil, fmt.Errorf("admit: %d answers to %d asks", len(admitted), len(asks))
-	}
-	l.clock.observe(admitted[0].NowUs)
-	return admitted, nil
-}
-
-// reslot gives late requests new slots, as flush does new ones.
+// reslot gives late requests new slots, as admission does new ones.
 func (l *limiter) reslot(ctx context.Context, asks []lateAsk) ([]dbsqlc.LaneReslotManyRow, error) {
 	lanes, tats := make([]int64, len(asks)), make([]int64, len(asks))
 	for i, ask := range asks {
@@ -143,7 +101,7 @@ func (l *limiter) reslot(ctx context.Context, asks []lateAsk) ([]dbsqlc.LaneResl
 func (l *limiter) admit(ctx context.Context, jobID, deliveryID int64) (admission, error) {
 	deadline := time.Now().Add(maxWait)
 	for first := true; ; first = false {
-		row, err := l.asks.do(admitAsk{deliveryID, jobID})
+		row, err := l.committer.admit(admitAsk{deliveryID, jobID})
 		if err != nil {
 			return admission{}, err
 		}

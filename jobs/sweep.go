@@ -29,7 +29,7 @@ const beatEvery = 4 * time.Second
 type sweeper struct {
 	pool    *pgxpool.Pool
 	queries *dbsqlc.Queries
-	ledger  *ledger
+	commits *committer
 	tally   *tally
 	log     *slog.Logger
 
@@ -203,7 +203,7 @@ func jobOf(id *int64) int64 {
 
 // settle runs outside the batcher: it is rare, and its page is a batch. Unlimited here means "lock the lane because work is parked in it".
 func (s *sweeper) settle(ctx context.Context, items []settlement) error {
-	_, err := s.ledger.settle(ctx, items)
+	_, _, err := s.commits.commit(ctx, items, nil)
 	return err
 }
 

@@ -220,13 +220,21 @@ func (q *Queries) LaneLock(ctx context.Context, db DBTX, ids []int64) error {
 
 const LaneLockByDelivery = `-- name: LaneLockByDelivery :exec
 SELECT id FROM lane
-WHERE (limited AND id IN (SELECT lane_id FROM delivery WHERE delivery.id = ANY($1::bigint[]))) OR id = ANY($2::bigint[])
+WHERE id = ANY(ARRAY(SELECT d.lane_id FROM delivery d WHERE d.id = ANY($1::bigint[]) UNION SELECT unnest($2::bigint[])))
+    AND (limited OR id = ANY($3::bigint[]))
 ORDER BY id FOR NO KEY UPDATE
 `
 
-// The limited lanes of these deliveries, and those named besides. Lanes without limits keep no accounts and take no lock.
-func (q *Queries) LaneLockByDelivery(ctx context.Context, db DBTX, deliveryIds []int64, also []int64) error {
-	_, err := db.Exec(ctx, LaneLockByDelivery, deliveryIds, also)
+type LaneLockByDeliveryParams struct {
+	DeliveryIds []int64
+	Touched     []int64
+	Also        []int64
+}
+
+// The limited lanes among those touched and those of these deliveries, and whatever is named besides. Lanes without limits keep no accounts
+// and take no lock. By array, so that the key's index is used: the table is nearly empty pages.
+func (q *Queries) LaneLockByDelivery(ctx context.Context, db DBTX, arg LaneLockByDeliveryParams) error {
+	_, err := db.Exec(ctx, LaneLockByDelivery, arg.DeliveryIds, arg.Touched, arg.Also)
 	return err
 }
 

@@ -1,0 +1,261 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"weir/db/dbsqlc"
+)
+
+// commitSpacing is the least time from one commit to the next: a flush that comes sooner carries one or two rows and costs as much as one
+// that carries twenty (measured at 200 a second over four processes). A process that has been quiet for longer commits at once.
+const commitSpacing = 4 * time.Millisecond
+
+// commitTries is how often a commit is tried: an outcome that cannot be written is a duplicate later.
+const commitTries = 6
+
+// entry is what a worker hands in: an ask for permission to send, or what became of a delivery (one of the two is nil).
+type entry struct {
+	ask        *admitAsk
+	settlement *settlement
+}
+
+// receipt is the answer: to an ask its admission, to a settlement whether it took effect.
+type receipt struct {
+	admission dbsqlc.AttemptAdmitRow
+	moved     bool
+}
+
+// committer is the one door through which workers change lanes: it settles and admits in the same transaction. Apart, the two would wait
+// for each other's lock on the lane, and a place that a settlement frees would be seen by the next ask a commit later.
+type committer struct {
+	pool    *pgxpool.Pool
+	queries *dbsqlc.Queries
+	client  *river.Client[pgx.Tx]
+	process string
+	clock   *clock
+	places  *places
+	tally   *tally
+	batch   *batcher[entry, receipt]
+}
+
+// newCommitter makes one without a River client, which has to be set before the first delivery: the client needs the workers first.
+func newCommitter(pool *pgxpool.Pool, queries *dbsqlc.Queries, process string, tally *tally) *committer {
+	c := &committer{pool: pool, queries: queries, process: process, clock: newClock(), places: newPlaces(), tally: tally}
+	c.batch = newBatcher(commitTries, commitSpacing, c.flush)
+	return c
+}
+
+// admit asks for permission to send.
+func (c *committer) admit(ask admitAsk) (dbsqlc.AttemptAdmitRow, error) {
+	got, err := c.batch.do(entry{ask: &ask})
+	return got.admission, err
+}
+
+// settle writes what became of a delivery, and says whether that took effect.
+func (c *committer) settle(s settlement) (bool, error) {
+	got, err := c.batch.do(entry{settlement: &s})
+	return got.moved, err
+}
+
+// flush answers a batch in its order.
+func (c *committer) flush(ctx context.Context, entries []entry) ([]receipt, error) {
+	var asks []admitAsk
+	var items []settlement
+	for _, e := range entries {
+		if e.ask != nil {
+			asks = append(asks, *e.ask)
+		} else {
+			items = append(items, *e.settlement)
+		}
+	}
+	moved, admitted, err := c.commit(ctx, items, asks)
+	if err != nil {
+		return nil, err
+	}
+	receipts := make([]receipt, len(entries))
+	for i, e := range entries {
+		if e.ask != nil {
+			receipts[i].admission, admitted = admitted[0], admitted[1:]
+		} else {
+			receipts[i].moved = moved[e.settlement.jobID]
+		}
+	}
+	return receipts, nil
+}
+
+// commit settles items, then admits asks, in one transaction. Without successors it is one round trip. It returns the jobs whose
+// deliveries moved, and one row per ask.
+func (c *committer) commit(ctx context.Context, items []settlement, asks []admitAsk) (moved map[int64]bool, admitted []dbsqlc.AttemptAdmitRow, err error) {
+	if needsTransaction(items) {
+		moved, admitted, err = c.commitWithSuccessors(ctx, items, asks)
+	} else {
+		moved, admitted, err = c.send(ctx, c.pool, items, make([]int64, len(items)), asks)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(admitted) > 0 {
+		c.clock.observe(admitted[0].NowUs)
+	}
+	freed := map[int64]int{}
+	took := make([]bool, len(items))
+	for i, item := range items {
+		took[i] = moved[item.jobID]
+		if item.no > 0 {
+			freed[item.laneID]++
+		}
+	}
+	c.tally.add(items, took)
+	for lane, n := range freed {
+		c.places.freed(lane, n)
+	}
+	return moved, admitted, nil
+}
+
+func needsTransaction(items []settlement) bool {
+	for _, item := range items {
+		if item.successor || item.decision.gone {
+			return true
+		}
+	}
+	return false
+}
+
+// commitWithSuccessors first makes the successors' jobs. The successor of an item that then did not take effect is cancelled in the same
+// transaction: nobody would ever promote it.
+func (c *committer) commitWithSuccessors(ctx context.Context, items []settlement, asks []admitAsk) (moved map[int64]bool, admitted []dbsqlc.AttemptAdmitRow, err error) {
+	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		successors, err := insertSuccessors(ctx, tx, c.client, items)
+		if err != nil {
+			return err
+		}
+		if moved, admitted, err = c.send(ctx, tx, items, successors, asks); err != nil {
+			return err
+		}
+		var gone, orphans []int64
+		for i, item := range items {
+			if item.decision.gone && moved[item.jobID] {
+				gone = append(gone, item.destinationID)
+			}
+			if successors[i] != 0 && !moved[item.jobID] {
+				orphans = append(orphans, successors[i])
+			}
+		}
+		if len(orphans) > 0 {
+			if err := c.queries.RiverJobCancelWaiting(ctx, tx, orphans); err != nil {
+				return fmt.Errorf("cancel unused successors: %w", err)
+			}
+		}
+		if len(gone) > 0 {
+			if err := c.queries.DestinationDisable(ctx, tx, "the receiver answered 410 Gone", gone); err != nil {
+				return fmt.Errorf("disable destination: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("settle with successors: %w", err)
+	}
+	return moved, admitted, nil
+}
+
+func insertSuccessors(ctx context.Context, tx pgx.Tx, client *river.Client[pgx.Tx], items []settlement) ([]int64, error) {
+	ids := make([]int64, len(items))
+	var params []river.InsertManyParams
+	var at []int
+	for i, item := range items {
+		if item.successor {
+			at = append(at, i)
+			params = append(params, river.InsertManyParams{
+				Args: DeliverArgs{DeliveryID: item.deliveryID, Try: item.try + 1}, InsertOpts: &river.InsertOpts{Pending: true, Priority: int(item.priority)},
+			})
+		}
+	}
+	if len(params) == 0 {
+		return ids, nil
+	}
+	inserted, err := client.InsertManyTx(ctx, tx, params)
+	if err != nil {
+		return nil, fmt.Errorf("insert successor jobs: %w", err)
+	}
+	for i, result := range inserted {
+		ids[at[i]] = result.Job.ID
+	}
+	return ids, nil
+}
+
+// batchSender is a pool (which makes the batch an implicit transaction) or a transaction.
+type batchSender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// send runs lock, settle, promote and admit in one round trip. The first statement locks the lanes in order, so the others see them as
+// they are; what was freed by settling can be granted at once.
+func (c *committer) send(ctx context.Context, conn batchSender, items []settlement, successors []int64, asks []admitAsk) (moved map[int64]bool, admitted []dbsqlc.AttemptAdmitRow, err error) {
+	columns, lanes := columnsOf(items, successors)
+	deliveries, jobs := make([]int64, len(asks)), make([]int64, len(asks))
+	for i, ask := range asks {
+		deliveries[i], jobs[i] = ask.deliveryID, ask.jobID
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(dbsqlc.LaneLockByDelivery, deliveries, lanes.touched, lanes.also)
+	if len(items) > 0 {
+		batch.Queue(dbsqlc.AttemptSettle, columns.DeliveryIds, columns.JobIds, columns.Nos, columns.Verdicts, columns.Statuses, columns.ErrorClasses,
+			columns.AttemptReasons, columns.TookUs, columns.RetryAfters, columns.Excerpts, columns.Truncated, columns.States, columns.Charges,
+			columns.DelaysUs, columns.Reasons, columns.Successors, columns.HoldsUs)
+		batch.Queue(dbsqlc.LanePromote, lanes.promote)
+	}
+	if len(asks) > 0 {
+		batch.Queue(dbsqlc.AttemptAdmit, deliveries, jobs, lead.Microseconds(), c.process)
+	}
+	results := conn.SendBatch(ctx, batch)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, nil, fmt.Errorf("lock lanes: %w", err)
+	}
+	if len(items) > 0 {
+		ids, err := collect(results, "settle", pgx.RowTo[int64])
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, err := results.Exec(); err != nil {
+			return nil, nil, fmt.Errorf("promote: %w", err)
+		}
+		moved = make(map[int64]bool, len(ids))
+		for _, id := range ids {
+			moved[id] = true
+		}
+	}
+	if len(asks) > 0 {
+		if admitted, err = collect(results, "admit", pgx.RowToStructByPos[dbsqlc.AttemptAdmitRow]); err != nil {
+			return nil, nil, err
+		}
+		if len(admitted) != len(asks) {
+			return nil, nil, fmt.Errorf("admit: %d answers to %d asks", len(admitted), len(asks))
+		}
+	}
+	// Nothing counts before the implicit transaction is committed, which closing the batch waits for.
+	if err := results.Close(); err != nil {
+		return nil, nil, fmt.Errorf("commit: %w", err)
+	}
+	return moved, admitted, nil
+}
+
+// collect reads the next result of a batch; what names it in errors.
+func collect[T any](results pgx.BatchResults, what string, to pgx.RowToFunc[T]) ([]T, error) {
+	rows, err := results.Query()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	out, err := pgx.CollectRows(rows, to)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return out, nil
+}
