@@ -48,6 +48,7 @@ type DeliverWorker struct {
 	ledger  *ledger
 	targets *targets
 	sender  *webhook.Sender
+	slow    *slowTracker
 	log     *slog.Logger
 }
 
@@ -88,7 +89,7 @@ func (w *DeliverWorker) NextRetry(*river.Job[DeliverArgs]) time.Time {
 	return time.Now().Add(2 * time.Second)
 }
 
-func (w *DeliverWorker) send(ctx context.Context, a admission) (webhook.Outcome, Schedule) {
+func (w *DeliverWorker) send(ctx context.Context, a admission) (outcome webhook.Outcome, _ Schedule) {
 	target, err := w.targets.get(ctx, a.DestinationID, a.DestinationVersion)
 	if err != nil {
 		w.log.ErrorContext(ctx, "load destination for sending", "destination", a.DestinationID, "error", err)
@@ -99,13 +100,16 @@ func (w *DeliverWorker) send(ctx context.Context, a admission) (webhook.Outcome,
 	if a.late {
 		return webhook.Outcome{Verdict: webhook.Retry, ErrorClass: ClassLate, Reason: "the process was late for its slot; no request was made"}, target.schedule
 	}
-	return w.sender.Send(ctx, webhook.Request{
+	leave := w.slow.enter(a.LaneID)
+	defer func() { leave(outcome) }()
+	outcome = w.sender.Send(ctx, webhook.Request{
 		URL: target.url, Keys: target.signingKeys(time.Now()), Headers: target.headers, Timeout: target.timeout, Policy: target.policy,
 		Message: webhook.Message{
 			ID: a.EventID, Type: a.Type, Subject: a.Subject, Version: a.Version, EventTime: a.OccurredAt, Body: a.Payload,
 			Attempt: int(a.No), DeliveryID: FormatDeliveryID(a.DeliveryID), Replay: a.ReplayID != 0,
 		},
-	}), target.schedule
+	})
+	return outcome, target.schedule
 }
 
 // turnAway ends a job that may not send now. Those that only wait leave a parked successor behind and end well.

@@ -67,6 +67,7 @@ type Engine struct {
 	tally   *tally
 	commits *committer
 	limiter *limiter
+	slow    *slowTracker
 	sweeper *sweeper
 
 	background sync.WaitGroup
@@ -96,8 +97,9 @@ func New(o Options) (*Engine, error) {
 	fan := &fanout{queries: e.queries, tally: e.tally}
 	e.commits = newCommitter(e.pool, e.queries, e.process, e.tally)
 	e.limiter = newLimiter(e.pool, e.commits, o.Workers)
+	e.slow = newSlowTracker(e.pool, e.queries, o.Log, o.Workers)
 	deliver := &DeliverWorker{
-		limiter: e.limiter, ledger: &ledger{e.commits}, targets: newTargets(e.pool, e.queries, o.Keyring), sender: o.Sender, log: o.Log,
+		limiter: e.limiter, ledger: &ledger{e.commits}, slow: e.slow, targets: newTargets(e.pool, e.queries, o.Keyring), sender: o.Sender, log: o.Log,
 	}
 	discover := &DiscoverWorker{
 		pool: e.pool, queries: e.queries, fanout: fan, limit: o.BodyLimit, log: o.Log,
@@ -186,6 +188,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.background.Go(func() { e.tally.run(running) })
 	if e.works() {
 		e.background.Go(func() { e.sweeper.run(running) })
+		if slices.Contains(e.Roles, RoleWork) {
+			e.background.Go(func() { e.slow.run(running) })
+		}
 		if err := e.client.Start(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("start river: %w", err)
 		}

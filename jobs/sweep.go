@@ -87,6 +87,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"finish deletions", 30, s.finishDeletions},
 		{"find stranded deliveries", 30, s.findStranded},
 		{"recount lanes", 30, s.recountLanes},
+		{"recover idle lanes", 30, s.recoverIdle},
 		{"prune tally", 60, s.pruneTally},
 		{"prune", 600, s.prune},
 	} {
@@ -346,4 +347,13 @@ func (s *sweeper) pruneTally(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// recoverIdle takes the mark from slow lanes to which nothing was sent for a while.
+func (s *sweeper) recoverIdle(ctx context.Context) error {
+	lanes, err := s.queries.LaneMarkRecoveredIdle(ctx, s.pool)
+	if err == nil && len(lanes) > 0 {
+		s.log.InfoContext(ctx, "lanes recovered", "lanes", lanes, "reason", "nothing was sent to them")
+	}
+	return err
 }

@@ -38,3 +38,21 @@ func (q *Queries) RiverJobCancelWaiting(ctx context.Context, db DBTX, ids []int6
 	_, err := db.Exec(ctx, RiverJobCancelWaiting, ids)
 	return err
 }
+
+const RiverJobMoveToSlow = `-- name: RiverJobMoveToSlow :execrows
+UPDATE river_job SET queue = 'deliver_slow' WHERE river_job.id = ANY(ARRAY(
+    SELECT j.id FROM river_job j JOIN delivery d ON d.id = (j.args ->> 'delivery_id')::bigint
+    WHERE j.state = 'available' AND j.queue = 'deliver' AND j.kind = 'deliver' AND d.lane_id = ANY($1::bigint[])
+    ORDER BY j.id LIMIT $2 FOR UPDATE OF j SKIP LOCKED
+)) AND river_job.state = 'available'
+`
+
+// What waits for a worker and belongs to lanes that were just marked slow, a page at a time: it waits on the slow queue instead. What is
+// behind the gate gets its queue when it is let through, and a snoozed job is placed anew when it wakes.
+func (q *Queries) RiverJobMoveToSlow(ctx context.Context, db DBTX, laneIds []int64, max int32) (int64, error) {
+	result, err := db.Exec(ctx, RiverJobMoveToSlow, laneIds, max)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
