@@ -20,7 +20,7 @@ func newTokenCommand() *cobra.Command {
 				return err
 			}
 			defer store.close(log)
-			token, err := web.CreateToken(cmd.Context(), store.pool, name, scopes)
+			token, err := web.CreateToken(web.AsCommand(cmd.Context(), whoami()), store.pool, name, scopes)
 			if err != nil {
 				return err
 			}

@@ -12,18 +12,35 @@ import (
 	"weir/db/dbsqlc"
 )
 
+// Also is done at the end of a transaction of the engine's, before it commits: what a caller records about the change is there when the
+// change is. An error undoes both.
+type Also = func(context.Context, pgx.Tx) error
+
+func do(ctx context.Context, tx pgx.Tx, also []Also) error {
+	for _, f := range also {
+		if err := f(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // PauseDestination stops promoting what a destination is owed: it keeps being owed, and waits. What is in flight ends by itself. reason is
 // shown beside the state. A destination that is not active is a *ConflictError.
-func (e *Engine) PauseDestination(ctx context.Context, id int64, reason string) error {
+func (e *Engine) PauseDestination(ctx context.Context, id int64, reason string, also ...Also) error {
 	if err := checkText("reason", reason, 500); err != nil {
 		return err
 	}
-	_, err := e.queries.DestinationPause(ctx, e.pool, reason, id)
-	return explainState(err, id, "pause", "only an active destination can be paused")
+	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+		if _, err := e.queries.DestinationPause(ctx, tx, reason, id); err != nil {
+			return explainState(err, id, "pause", "only an active destination can be paused")
+		}
+		return do(ctx, tx, also)
+	})
 }
 
 // ResumeDestination lets a paused or disabled destination's work through again, at its lane's rate and without the burst.
-func (e *Engine) ResumeDestination(ctx context.Context, id int64) error {
+func (e *Engine) ResumeDestination(ctx context.Context, id int64, also ...Also) error {
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		// The lane first, as in settlement, which may disable a destination while it holds the lane.
 		lane, err := e.queries.DestinationGetLane(ctx, tx, id)
@@ -39,13 +56,16 @@ func (e *Engine) ResumeDestination(ctx context.Context, id int64) error {
 		if err := e.queries.LaneRamp(ctx, tx, lane); err != nil {
 			return fmt.Errorf("ramp lane: %w", err)
 		}
-		return promoteLanes(ctx, tx, []int64{lane})
+		if err := promoteLanes(ctx, tx, []int64{lane}); err != nil {
+			return err
+		}
+		return do(ctx, tx, also)
 	})
 }
 
 // DeleteDestination ends a destination for good: nothing is sent to it after this returns but what was in flight. What it was still owed
 // is cancelled with the reason; its history stays, its secrets and headers do not.
-func (e *Engine) DeleteDestination(ctx context.Context, id int64, reason string) error {
+func (e *Engine) DeleteDestination(ctx context.Context, id int64, reason string, also ...Also) error {
 	if err := checkText("reason", reason, 500); err != nil {
 		return err
 	}
@@ -57,7 +77,10 @@ func (e *Engine) DeleteDestination(ctx context.Context, id int64, reason string)
 		if err := e.queries.SecretDeleteByDestination(ctx, tx, id); err != nil {
 			return fmt.Errorf("delete secrets: %w", err)
 		}
-		return e.queries.HeaderDeleteByDestination(ctx, tx, id)
+		if err := e.queries.HeaderDeleteByDestination(ctx, tx, id); err != nil {
+			return fmt.Errorf("delete headers: %w", err)
+		}
+		return do(ctx, tx, also)
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,8 @@ type ReplayRequest struct {
 	DestinationID *int64
 	Actor, Reason string
 	DryRun        bool // say what would be sent, change nothing
+	// Also, if not nil, is done in the replay's transaction, once it has a number; not in a dry run.
+	Also func(context.Context, pgx.Tx, ReplayResult) error
 }
 
 // ReplayItem is what the replay does, or would do, with one delivery. Refusal is empty where it sends.
@@ -71,7 +73,10 @@ func (e *Engine) Replay(ctx context.Context, req ReplayRequest) (result ReplayRe
 		if req.DryRun {
 			return nil
 		}
-		return e.replay(ctx, tx, req, rows, &result)
+		if err := e.replay(ctx, tx, req, rows, &result); err != nil || req.Also == nil {
+			return err
+		}
+		return req.Also(ctx, tx, result)
 	})
 	return result, err
 }

@@ -95,12 +95,14 @@ func prepare(ctx huma.Context, next func(huma.Context)) {
 
 // requireScope lets a request through to its operation when its token has the operation's scope.
 func (s *Server) requireScope(ctx huma.Context, next func(huma.Context)) {
-	who, err := s.authorize(ctx.Context(), ctx.Header("Authorization"), scopeOf(ctx.Operation()))
+	c := humaecho.Unwrap(ctx)
+	caller, err := s.authorize(ctx.Context(), ctx.Header("Authorization"), scopeOf(ctx.Operation()))
 	if err != nil {
-		s.handleError(err, humaecho.Unwrap(ctx))
+		s.handleError(err, c)
 		return
 	}
-	next(huma.WithValue(ctx, callerKey{}, who))
+	caller.address = c.RealIP()
+	next(huma.WithValue(ctx, whoKey{}, caller))
 }
 
 func scopeOf(op *huma.Operation) string {
@@ -249,9 +251,13 @@ const (
 	idDelivery    = "dlv_"
 	idReplay      = "rpl_"
 	idToken       = "tok_"
+	idPerson      = "usr_"
+	idSession     = "ses_"
+	idInvitation  = "inv_"
 )
 
-var idNames = map[string]string{idDestination: "destination", idLane: "lane", idDelivery: "delivery", idReplay: "replay", idToken: "token"}
+var idNames = map[string]string{idDestination: "destination", idLane: "lane", idDelivery: "delivery", idReplay: "replay", idToken: "token",
+	idPerson: "person", idSession: "session", idInvitation: "invitation"}
 
 func formatID(prefix string, id int64) string { return prefix + strconv.FormatInt(id, 10) }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/alexedwards/argon2id"
 	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 
 	"weir/web/ui"
 )
@@ -76,20 +75,53 @@ func (s *Server) authenticate(ctx context.Context, name, password string) (opera
 	if err != nil || !match || found.ID == 0 {
 		return operator{}, false, err
 	}
-	if err := s.queries.OperatorSignedIn(ctx, s.Pool, found.ID); err != nil {
-		return operator{}, false, err
-	}
 	role, _ := ui.ParseRole(found.Role) // the table's constraint leaves nothing else
-	return operator{found.ID, name, role}, true, nil
+	return operator{found.ID, name, role}, true, s.queries.OperatorSignedIn(ctx, s.Pool, found.ID)
 }
 
-// signIn starts a session under a new token, whatever the visitor brought.
-func (s *Server) signIn(ctx context.Context, id int64) error {
+// signIn starts a session under a new token, whatever the visitor brought, and records it: no entry, no session.
+func (s *Server) signIn(ctx context.Context, o operator) error {
 	if err := s.sessions.RenewToken(ctx); err != nil {
 		return err
 	}
-	s.sessions.Put(ctx, sessionOperator, id)
+	if err := s.audit(o.asWho(ctx), s.Pool, auditEntry{action: "sign_in", object: o.object()}); err != nil {
+		return err
+	}
+	s.sessions.Put(ctx, sessionOperator, o.ID)
 	return nil
+}
+
+// asWho is ctx with the operator as who asks.
+func (o operator) asWho(ctx context.Context) context.Context {
+	return withWho(ctx, who{kind: actorOperator, id: o.ID, name: o.Name, role: o.Role.String(), address: whoOf(ctx).address})
+}
+
+func (o operator) object() auditObject {
+	return auditObject{"person", formatID(idPerson, o.ID), o.Name}
+}
+
+// signInFailed records a sign-in that was refused. The name stands in it only where it is an operator's: somebody may have typed a
+// password in its place. Anybody can make such entries, so they are limited: what is over the limit is counted in the log alone.
+func (s *Server) signInFailed(ctx context.Context, name string) error {
+	if !s.failures.Allow() {
+		s.Log.WarnContext(ctx, "sign-in refused, and left out of the audit log: there are too many")
+		return nil
+	}
+	e := auditEntry{action: "sign_in_failed", note: "unknown name"}
+	found, err := s.queries.OperatorGetByName(ctx, s.Pool, name)
+	switch {
+	case err == nil:
+		e.object, e.note = operator{ID: found.ID, Name: found.Name}.object(), "wrong password"
+		if found.Locked {
+			e.note = "the account is locked"
+		}
+		if found.DeactivatedAt != nil {
+			e.note = "the account is deactivated"
+		}
+	case !errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("load operator: %w", err)
+	}
+	return s.audit(ctx, s.Pool, e)
 }
 
 // identify finds out who is signed in, if anybody.
@@ -100,7 +132,9 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 			found, err := s.queries.OperatorGetByID(ctx, s.Pool, id)
 			if err == nil {
 				role, _ := ui.ParseRole(found.Role)
-				c.Set(operatorKey, operator{found.ID, found.Name, role})
+				o := operator{found.ID, found.Name, role}
+				c.Set(operatorKey, o)
+				c.SetRequest(c.Request().WithContext(o.asWho(ctx)))
 			} else if !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
@@ -169,24 +203,32 @@ func sameOrigin() echo.MiddlewareFunc {
 	}
 }
 
-// limitSignIn gives an address twenty tries at once and one more every three seconds.
-func limitSignIn() echo.MiddlewareFunc {
-	return middleware.RateLimiterWithConfig(middleware.RateLimiterConfig{
-		Store: middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{Rate: 1.0 / 3, Burst: 20, ExpiresIn: 10 * time.Minute}),
-		IdentifierExtractor: func(c echo.Context) (string, error) {
-			addr, err := netip.ParseAddr(c.RealIP())
-			if err != nil {
-				return "unknown", nil //nolint:nilerr // one bucket for what has no address
-			}
-			if addr.Is6() && !addr.Is4In6() { // a customer has a whole /64
-				prefix, err := addr.WithZone("").Prefix(64)
-				return prefix.String(), err
-			}
-			return addr.Unmap().String(), nil
-		},
-		DenyHandler: func(c echo.Context, _ string, _ error) error {
+// limitSignIn gives an address twenty tries at once and one more every three seconds, over all processes together.
+func (s *Server) limitSignIn(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		taken, err := s.queries.SignInAddressTake(c.Request().Context(), s.Pool, limitedAddress(c.RealIP()))
+		if err != nil {
+			return fmt.Errorf("count a try to sign in: %w", err)
+		}
+		if taken == 0 {
 			c.Response().Header().Set("Retry-After", "30")
 			return newProblem(http.StatusTooManyRequests, "Too many tries from your address. Wait half a minute, then try again.")
-		},
-	})
+		}
+		return next(c)
+	}
+}
+
+// limitedAddress is what the tries are counted by: an IPv6 customer has a whole /64.
+func limitedAddress(address string) string {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return "unknown" // one count for what has no address
+	}
+	addr = addr.Unmap().WithZone("")
+	if addr.Is6() {
+		if prefix, err := addr.Prefix(64); err == nil {
+			return prefix.String()
+		}
+	}
+	return addr.String()
 }

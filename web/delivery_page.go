@@ -260,6 +260,7 @@ func (s *Server) deliveryReplay(c echo.Context) error {
 	here := "/deliveries/" + d.ID
 	result, err := s.Engine.Replay(ctx, jobs.ReplayRequest{
 		EventID: d.EventID, DestinationID: &d.DestinationRowID, Actor: actor(c), Reason: strings.TrimSpace(c.FormValue("reason")),
+		Also: s.auditReplay,
 	})
 	if refusal, ok := asRefusal(err); ok {
 		return s.refused(c, here, refusal)

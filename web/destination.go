@@ -101,31 +101,46 @@ func (s *Server) getDestination(ctx context.Context, id int64) (Destination, err
 	return views[0], nil
 }
 
-// viewDestinations loads what belongs to the rows, in one query per table.
+// viewDestinations loads what belongs to the rows, in one query per table, and counts what waits for them.
 func (s *Server) viewDestinations(ctx context.Context, rows []dbsqlc.Destination) ([]Destination, error) {
-	ids, laneIDs := make([]int64, len(rows)), make([]int64, len(rows))
-	for i, row := range rows {
-		ids[i], laneIDs[i] = row.ID, row.LaneID
-	}
-	lanes, err := s.queries.DestinationListLane(ctx, s.Pool, laneIDs)
+	views, err := s.describeDestinations(ctx, s.Pool, rows)
 	if err != nil {
-		return nil, fmt.Errorf("load lanes: %w", err)
+		return nil, err
 	}
-	subscriptions, err := s.queries.SubscriptionListByDestination(ctx, s.Pool, ids, maxSubscriptions*200)
-	if err != nil {
-		return nil, fmt.Errorf("load subscriptions: %w", err)
-	}
-	secrets, err := s.queries.SecretListHint(ctx, s.Pool, ids, 10*200)
-	if err != nil {
-		return nil, fmt.Errorf("load secrets: %w", err)
-	}
-	headers, err := s.queries.HeaderListName(ctx, s.Pool, ids, maxHeaders*200)
-	if err != nil {
-		return nil, fmt.Errorf("load headers: %w", err)
+	ids, at := make([]int64, len(views)), map[int64]*Destination{}
+	for i := range views {
+		ids[i], at[views[i].RowID] = views[i].RowID, &views[i]
 	}
 	waiting, err := s.queries.DestinationListWaiting(ctx, s.Pool, maxWaiting, ids)
 	if err != nil {
 		return nil, fmt.Errorf("count what waits: %w", err)
+	}
+	for _, row := range waiting {
+		at[row.ID].Waiting = int(row.Waiting)
+	}
+	return views, nil
+}
+
+func (s *Server) describeDestinations(ctx context.Context, db dbsqlc.DBTX, rows []dbsqlc.Destination) ([]Destination, error) {
+	ids, laneIDs := make([]int64, len(rows)), make([]int64, len(rows))
+	for i, row := range rows {
+		ids[i], laneIDs[i] = row.ID, row.LaneID
+	}
+	lanes, err := s.queries.DestinationListLane(ctx, db, laneIDs)
+	if err != nil {
+		return nil, fmt.Errorf("load lanes: %w", err)
+	}
+	subscriptions, err := s.queries.SubscriptionListByDestination(ctx, db, ids, maxSubscriptions*200)
+	if err != nil {
+		return nil, fmt.Errorf("load subscriptions: %w", err)
+	}
+	secrets, err := s.queries.SecretListHint(ctx, db, ids, 10*200)
+	if err != nil {
+		return nil, fmt.Errorf("load secrets: %w", err)
+	}
+	headers, err := s.queries.HeaderListName(ctx, db, ids, maxHeaders*200)
+	if err != nil {
+		return nil, fmt.Errorf("load headers: %w", err)
 	}
 
 	views, at := make([]Destination, len(rows)), map[int64]*Destination{}
@@ -149,9 +164,6 @@ func (s *Server) viewDestinations(ctx context.Context, rows []dbsqlc.Destination
 	}
 	for _, header := range headers {
 		at[header.DestinationID].Headers[header.Name] = nil
-	}
-	for _, row := range waiting {
-		at[row.ID].Waiting = int(row.Waiting)
 	}
 	return views, nil
 }

@@ -122,10 +122,7 @@ func (s *Server) apiDeleteDestination(ctx context.Context, in *DestinationPath) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.queries.DestinationGetByID(ctx, s.Pool, id); err != nil {
-		return nil, destinationError(id, err)
-	}
-	return nil, s.Engine.DeleteDestination(ctx, id, "the destination was deleted")
+	return nil, s.deleteDestination(ctx, id, "the destination was deleted")
 }
 
 type pauseBody struct {
@@ -146,10 +143,7 @@ func (s *Server) apiPauseDestination(ctx context.Context, in *destinationPathBod
 			return nil, err
 		}
 	}
-	if _, err := s.queries.DestinationGetByID(ctx, s.Pool, id); err != nil {
-		return nil, destinationError(id, err)
-	}
-	if err := s.Engine.PauseDestination(ctx, id, body.Reason); err != nil {
+	if err := s.pauseDestination(ctx, id, body.Reason); err != nil {
 		return nil, err
 	}
 	return s.answerDestination(ctx, id)
@@ -160,10 +154,7 @@ func (s *Server) apiResumeDestination(ctx context.Context, in *DestinationPath) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.queries.DestinationGetByID(ctx, s.Pool, id); err != nil {
-		return nil, destinationError(id, err)
-	}
-	if err := s.Engine.ResumeDestination(ctx, id); err != nil {
+	if err := s.resumeDestination(ctx, id); err != nil {
 		return nil, err
 	}
 	return s.answerDestination(ctx, id)
@@ -229,7 +220,7 @@ func (s *Server) testDestination(ctx context.Context, id int64) (TestResult, err
 	if err != nil {
 		return TestResult{}, destinationError(id, err)
 	}
-	receipt, err := s.Engine.SendTest(ctx, id)
+	receipt, err := s.sendTest(ctx, id, row.Name)
 	if err != nil {
 		return TestResult{}, err
 	}

@@ -107,13 +107,13 @@ func (s *Server) destinationPause(c echo.Context) error {
 		if len(reason) > 500 {
 			return invalid("reason", "is longer than 500 bytes")
 		}
-		return s.Engine.PauseDestination(ctx, d.RowID, reason)
+		return s.pauseDestination(ctx, d.RowID, reason)
 	})
 }
 
 func (s *Server) destinationResume(c echo.Context) error {
 	return s.destinationAction(c, "Resumed. What waited is sent from now on, at the destination's pace.", func(ctx context.Context, d Destination) error {
-		return s.Engine.ResumeDestination(ctx, d.RowID)
+		return s.resumeDestination(ctx, d.RowID)
 	})
 }
 
@@ -122,7 +122,7 @@ func (s *Server) destinationDelete(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.Engine.DeleteDestination(c.Request().Context(), d.RowID, "the destination was deleted by "+actor(c))
+	err = s.deleteDestination(c.Request().Context(), d.RowID, "the destination was deleted by "+actor(c))
 	if refusal, ok := asRefusal(err); ok {
 		return s.refused(c, "/destinations/"+d.ID, refusal)
 	}
@@ -168,7 +168,7 @@ func (s *Server) destinationTest(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	receipt, err := s.Engine.SendTest(ctx, d.RowID)
+	receipt, err := s.sendTest(ctx, d.RowID, d.Name)
 	if refusal, ok := asRefusal(err); ok {
 		return s.refused(c, "/destinations/"+d.ID, refusal)
 	}

@@ -60,7 +60,14 @@ func (s *Server) createDestination(ctx context.Context, in DestinationInput) (De
 		if err := s.insertHeaders(ctx, tx, id, headers); err != nil {
 			return err
 		}
-		return s.replaceSubscriptions(ctx, tx, id, policy.subscriptions)
+		if err := s.replaceSubscriptions(ctx, tx, id, policy.subscriptions); err != nil {
+			return err
+		}
+		made, name, err := s.destinationFacts(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, auditEntry{action: "destination.create", object: auditedDestination(id, name), after: made})
 	})
 	if err != nil {
 		return Destination{}, "", err
@@ -233,8 +240,8 @@ func (s *Server) storeDestination(ctx context.Context, tx pgx.Tx, row dbsqlc.Des
 		if in.Lane.ID != nil && *in.Lane.ID != formatID(idLane, row.LaneID) {
 			return invalid("lane.id", "a destination keeps the lane that it was created with")
 		}
-		if _, err := s.updateLane(ctx, tx, row.LaneID, "lane.", *in.Lane); err != nil {
-			return err
+		if err := s.queries.LaneLock(ctx, tx, []int64{row.LaneID}); err != nil {
+			return fmt.Errorf("lock lane: %w", err)
 		}
 	}
 	locked, err := s.queries.DestinationLock(ctx, tx, row.ID)
@@ -243,6 +250,15 @@ func (s *Server) storeDestination(ctx context.Context, tx pgx.Tx, row dbsqlc.Des
 	}
 	if locked.Version != row.Version {
 		return errChanged
+	}
+	before, _, err := s.destinationFacts(ctx, tx, row.ID)
+	if err != nil {
+		return err
+	}
+	if in.Lane != nil {
+		if _, err := s.updateLane(ctx, tx, row.LaneID, "lane.", *in.Lane); err != nil {
+			return err
+		}
 	}
 	_, err = s.queries.DestinationUpdate(ctx, tx, dbsqlc.DestinationUpdateParams{
 		ID: row.ID, Name: p.name, Url: p.url, Tenant: p.tenant, TimeoutMs: int32(p.timeout.Milliseconds()), TtlS: int64(p.ttl.Seconds()),
@@ -257,9 +273,19 @@ func (s *Server) storeDestination(ctx context.Context, tx pgx.Tx, row dbsqlc.Des
 		}
 	}
 	if p.subscriptions != nil {
-		return s.replaceSubscriptions(ctx, tx, row.ID, p.subscriptions)
+		if err := s.replaceSubscriptions(ctx, tx, row.ID, p.subscriptions); err != nil {
+			return err
+		}
 	}
-	return nil
+	after, name, err := s.destinationFacts(ctx, tx, row.ID)
+	if err != nil {
+		return err
+	}
+	hiddenChanges(before, after, in, row.Url, p.url)
+	if sameFacts(before, after) {
+		return nil
+	}
+	return s.audit(ctx, tx, auditEntry{action: "destination.update", object: auditedDestination(row.ID, name), before: before, after: after})
 }
 
 // rotateSecret makes a new secret of the same scheme. The older ones go on signing for the overlap, so that the receiver can change over
@@ -272,6 +298,10 @@ func (s *Server) rotateSecret(ctx context.Context, id int64, overlap time.Durati
 	err := pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := s.queries.DestinationLock(ctx, tx, id); err != nil {
 			return destinationError(id, err)
+		}
+		before, name, err := s.destinationFacts(ctx, tx, id)
+		if err != nil {
+			return err
 		}
 		live, err := s.queries.SecretListHint(ctx, tx, []int64{id}, 100)
 		if err != nil {
@@ -295,7 +325,14 @@ func (s *Server) rotateSecret(ctx context.Context, id int64, overlap time.Durati
 		if err := s.insertSecret(ctx, tx, id, secret, key); err != nil {
 			return err
 		}
-		return s.queries.DestinationBumpVersion(ctx, tx, id)
+		if err := s.queries.DestinationBumpVersion(ctx, tx, id); err != nil {
+			return fmt.Errorf("note the change: %w", err)
+		}
+		after, _, err := s.destinationFacts(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, auditEntry{action: "secret.rotate", object: auditedDestination(id, name), before: before, after: after})
 	})
 	if err != nil {
 		return "", err

@@ -141,6 +141,13 @@ func (s *Server) updateLane(ctx context.Context, tx pgx.Tx, id int64, prefix str
 			return dbsqlc.Lane{}, fmt.Errorf("recount lane: %w", err)
 		}
 	}
+	was, is := laneFacts(laneOf(before)), laneFacts(laneOf(row))
+	if !sameFacts(was, is) {
+		object := auditObject{"lane", formatID(idLane, id), row.Name}
+		if err := s.audit(ctx, tx, auditEntry{action: "lane.update", object: object, before: was, after: is}); err != nil {
+			return dbsqlc.Lane{}, err
+		}
+	}
 	// A wider window takes more at once, not at the next sweep.
 	if _, err := s.queries.LanePromote(ctx, tx, []int64{id}); err != nil {
 		return dbsqlc.Lane{}, fmt.Errorf("promote: %w", err)

@@ -72,10 +72,13 @@ func (s *Server) login(c echo.Context) error {
 		}
 	}
 	if !ok {
+		if err := s.signInFailed(ctx, m.Name); err != nil {
+			return err
+		}
 		m.Error = "The name and the password do not match. After ten wrong tries in a row an account is locked for some minutes."
 		return render(c, http.StatusUnprocessableEntity, loginView(m))
 	}
-	if err := s.signIn(ctx, who.ID); err != nil {
+	if err := s.signIn(ctx, who); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, m.Next)
@@ -83,6 +86,11 @@ func (s *Server) login(c echo.Context) error {
 
 func (s *Server) logout(c echo.Context) error {
 	ctx := c.Request().Context()
+	if o, ok := c.Get(operatorKey).(operator); ok {
+		if err := s.audit(ctx, s.Pool, auditEntry{action: "sign_out", object: o.object()}); err != nil {
+			return err
+		}
+	}
 	if err := s.sessions.Destroy(ctx); err != nil {
 		return err
 	}
@@ -149,7 +157,7 @@ func (s *Server) welcome(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.signIn(ctx, id); err != nil {
+	if err := s.signIn(ctx, operator{id, m.Name, ui.Administrator}); err != nil {
 		return err
 	}
 	return s.done(c, "/", "Welcome, "+m.Name+". You are signed in.")
@@ -177,7 +185,11 @@ func (s *Server) useInvitation(ctx context.Context, token, name, passwordHash st
 		if errors.As(err, &unique) && unique.Code == pgerrcode.UniqueViolation {
 			return errInvitationUsed // somebody came first, by another link
 		}
-		return err
+		if err != nil {
+			return fmt.Errorf("insert operator: %w", err)
+		}
+		made := operator{id, name, ui.Administrator}
+		return s.audit(made.asWho(ctx), tx, auditEntry{action: "person.create", object: made.object(), after: facts{"role": made.Role.String()}})
 	})
 	return id, err
 }

@@ -59,7 +59,7 @@ func (s *Server) apiReplay(ctx context.Context, in *RawInput) (*replayOutput, er
 	if err != nil {
 		return nil, err
 	}
-	request.Actor = "token " + callerName(ctx)
+	request.Actor, request.Also = "token "+callerName(ctx), s.auditReplay
 	result, err := s.Engine.Replay(ctx, request)
 	if err != nil {
 		return nil, err

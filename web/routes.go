@@ -59,16 +59,15 @@ func (s *Server) panelRoutes() []route {
 func (s *Server) mountPanel(e *echo.Echo) {
 	open := []echo.MiddlewareFunc{sameOrigin(), middleware.BodyLimit(maxForm), s.withSession, s.identify}
 	signedIn := append(slices.Clip(open), s.requireOperator)
-	limit := limitSignIn()
 
 	e.GET("/static/*", echo.WrapHandler(static.Handler()))
 	e.GET("/favicon.ico", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, static.URL("icon.svg")) })
 
 	// Without being signed in.
 	e.GET("/login", s.loginPage, open...)
-	e.POST("/login", s.login, append(slices.Clip(open), limit)...)
+	e.POST("/login", s.login, append(slices.Clip(open), s.limitSignIn)...)
 	e.GET("/welcome", s.welcomePage, open...)
-	e.POST("/welcome", s.welcome, append(slices.Clip(open), limit)...)
+	e.POST("/welcome", s.welcome, append(slices.Clip(open), s.limitSignIn)...)
 	e.POST("/logout", s.logout, open...)
 
 	for _, r := range s.panelRoutes() {

@@ -5,13 +5,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/alexedwards/scs/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
+	"golang.org/x/time/rate"
 
 	"weir/db"
 	"weir/db/dbsqlc"
@@ -30,6 +33,10 @@ type Options struct {
 	Version   string // of the program, for the foot of the page
 	// SecureCookies marks the session cookie Secure: true behind TLS.
 	SecureCookies bool
+	// TrustedProxies may say with X-Forwarded-For and X-Forwarded-Proto for whom they ask, and how; from elsewhere both are ignored.
+	TrustedProxies []netip.Prefix
+	// AuditDays is how long the audit log is kept, 30 at least; 0: for good.
+	AuditDays int
 }
 
 // Server is the HTTP face of Weir. Make it with New.
@@ -39,6 +46,7 @@ type Server struct {
 	echo     *echo.Echo
 	sessions *scs.SessionManager
 	hashing  chan struct{} // places for password hashes, each of which takes 19 MiB
+	failures *rate.Limiter // of failed sign-ins in the audit log
 
 	// renderErrorPage answers a person with a page where handleError would answer a program with a problem.
 	renderErrorPage func(c echo.Context, status int, title, detail string) error
@@ -52,15 +60,16 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{Options: o, queries: dbsqlc.New(), echo: echo.New(), hashing: make(chan struct{}, 2)}
-	s.sessions = newSessions(o.Pool, s.queries, o.SecureCookies)
+	s := &Server{Options: o, queries: dbsqlc.New(), echo: echo.New(), hashing: make(chan struct{}, 2), failures: rate.NewLimiter(1, 100)}
+	s.sessions = newSessions(o.Pool, s.queries)
 	s.renderErrorPage = s.errorPage
 
 	e := s.echo
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.handleError
-	// The address of the connection: a header that anybody can write must not choose whom the limits count.
-	e.IPExtractor = echo.ExtractIPDirect()
+	// A header that anybody can write must not choose whom the limits count: it takes a proxy that is trusted.
+	trusted := trustOptions(o.TrustedProxies)
+	e.IPExtractor, e.SchemeExtractor = echo.ExtractIPFromXFFHeader(trusted...), echo.ExtractSchemeFromHeaders(trusted...)
 	e.Use(
 		middleware.RequestIDWithConfig(middleware.RequestIDConfig{TargetHeader: echo.HeaderXRequestID}),
 		s.logRequest(),
@@ -88,7 +97,36 @@ func (s *Server) Maintain(ctx context.Context) error {
 	if err := s.queries.SessionDeleteExpired(ctx, s.Pool); err != nil {
 		return err
 	}
-	return s.queries.InvitationDeleteExpired(ctx, s.Pool)
+	if err := s.queries.InvitationDeleteExpired(ctx, s.Pool); err != nil {
+		return err
+	}
+	return s.pruneAudit(ctx)
+}
+
+// pruneAudit removes entries that are too old, in pages, at most a hundred of them at a time.
+func (s *Server) pruneAudit(ctx context.Context) error {
+	if s.AuditDays == 0 {
+		return nil
+	}
+	const page = 10_000
+	for range 100 {
+		gone, err := s.queries.AuditPrune(ctx, s.Pool, int32(s.AuditDays), page)
+		if err != nil {
+			return fmt.Errorf("prune the audit log: %w", err)
+		}
+		if gone < page {
+			return nil
+		}
+	}
+	return nil
+}
+
+func trustOptions(networks []netip.Prefix) []echo.TrustOption {
+	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, n := range networks {
+		options = append(options, echo.TrustIPRange(&net.IPNet{IP: n.Addr().AsSlice(), Mask: net.CIDRMask(n.Bits(), n.Addr().BitLen())}))
+	}
+	return options
 }
 
 // secureHeaders allow a page what ours need and nothing else: no inline script or style, no other origin, no frame.

@@ -66,14 +66,23 @@ func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []
 	raw := make([]byte, 32)
 	rand.Read(raw) // never fails: it ends the program instead
 	text := tokenPrefix + base64.RawURLEncoding.EncodeToString(raw)
-	row, err := dbsqlc.New().APITokenInsert(ctx, pool, dbsqlc.APITokenInsertParams{
-		Name: name, TokenHash: hashToken(text), Hint: text[len(text)-4:], Scopes: wanted,
+	var token Token
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		row, err := dbsqlc.New().APITokenInsert(ctx, tx, dbsqlc.APITokenInsertParams{
+			Name: name, TokenHash: hashToken(text), Hint: text[len(text)-4:], Scopes: wanted,
+		})
+		if err != nil {
+			return fmt.Errorf("insert token: %w", err)
+		}
+		token = tokenOf(dbsqlc.APITokenListRow(row))
+		return recordAudit(ctx, tx, auditEntry{action: "token.create", object: token.object(), after: token.facts()})
 	})
-	if err != nil {
-		return "", Token{}, fmt.Errorf("insert token: %w", err)
-	}
-	return text, tokenOf(dbsqlc.APITokenListRow(row)), nil
+	return text, token, err
 }
+
+func (t Token) object() auditObject { return auditObject{"token", t.ID, t.Name} }
+
+func (t Token) facts() facts { return facts{"scopes": t.Scopes, "hint": "…" + t.Hint} }
 
 func hashToken(text string) []byte {
 	sum := sha256.Sum256([]byte(text))
@@ -94,14 +103,17 @@ func (s *Server) listTokens(ctx context.Context, after int64, limit int) ([]Toke
 
 // revokeToken takes effect at once: a token is looked up with every request.
 func (s *Server) revokeToken(ctx context.Context, id int64) error {
-	n, err := s.queries.APITokenRevoke(ctx, s.Pool, id)
-	if err != nil {
-		return fmt.Errorf("revoke token: %w", err)
-	}
-	if n == 0 {
-		return &jobs.NotFoundError{What: "token", ID: formatID(idToken, id)}
-	}
-	return nil
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		row, err := s.queries.APITokenRevoke(ctx, tx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return &jobs.NotFoundError{What: "token", ID: formatID(idToken, id)}
+		}
+		if err != nil {
+			return fmt.Errorf("revoke token: %w", err)
+		}
+		t := tokenOf(dbsqlc.APITokenListRow(row))
+		return s.audit(ctx, tx, auditEntry{action: "token.revoke", object: t.object(), before: t.facts()})
+	})
 }
 
 func tokenOf(row dbsqlc.APITokenListRow) Token {
@@ -110,37 +122,24 @@ func tokenOf(row dbsqlc.APITokenListRow) Token {
 	}
 }
 
-// caller is whose token a request carries.
-type caller struct {
-	id   int64
-	name string
-}
-
-type callerKey struct{}
-
-func callerName(ctx context.Context) string {
-	if c, ok := ctx.Value(callerKey{}).(caller); ok {
-		return c.name
-	}
-	return "api"
-}
+func callerName(ctx context.Context) string { return whoOf(ctx).name }
 
 // authorize checks the Authorization header against the scope that an operation needs.
-func (s *Server) authorize(ctx context.Context, header, scope string) (caller, error) {
+func (s *Server) authorize(ctx context.Context, header, scope string) (who, error) {
 	kind, text, _ := strings.Cut(strings.TrimSpace(header), " ")
 	text = strings.TrimSpace(text)
 	if !strings.EqualFold(kind, "Bearer") || text == "" {
-		return caller{}, unauthorized("Send a token: Authorization: Bearer weir_… (weir token create makes one).")
+		return who{}, unauthorized("Send a token: Authorization: Bearer weir_… (weir token create makes one).")
 	}
 	if len(text) > 200 || !strings.HasPrefix(text, tokenPrefix) {
-		return caller{}, unauthorized("This token is not known, or was revoked.")
+		return who{}, unauthorized("This token is not known, or was revoked.")
 	}
 	row, err := s.queries.APITokenGetByHash(ctx, s.Pool, hashToken(text))
 	if errors.Is(err, pgx.ErrNoRows) {
-		return caller{}, unauthorized("This token is not known, or was revoked.")
+		return who{}, unauthorized("This token is not known, or was revoked.")
 	}
 	if err != nil {
-		return caller{}, fmt.Errorf("look up token: %w", err)
+		return who{}, fmt.Errorf("look up token: %w", err)
 	}
 	if row.Stale {
 		if err := s.queries.APITokenTouch(ctx, s.Pool, row.ID); err != nil {
@@ -148,9 +147,9 @@ func (s *Server) authorize(ctx context.Context, header, scope string) (caller, e
 		}
 	}
 	if !slices.Contains(row.Scopes, scope) && !slices.Contains(row.Scopes, ScopeAdmin) {
-		return caller{}, newProblem(http.StatusForbidden, "This token lacks the scope "+scope+".")
+		return who{}, newProblem(http.StatusForbidden, "This token lacks the scope "+scope+".")
 	}
-	return caller{row.ID, row.Name}, nil
+	return who{kind: actorToken, id: row.ID, name: row.Name, role: strings.Join(row.Scopes, ", ")}, nil
 }
 
 func unauthorized(detail string) *Problem {

@@ -117,16 +117,32 @@ func (q *Queries) APITokenList(ctx context.Context, db DBTX, after int64, max in
 	return items, nil
 }
 
-const APITokenRevoke = `-- name: APITokenRevoke :execrows
+const APITokenRevoke = `-- name: APITokenRevoke :one
 UPDATE api_token SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL
+RETURNING id, name, hint, scopes, created_at, last_used_at
 `
 
-func (q *Queries) APITokenRevoke(ctx context.Context, db DBTX, id int64) (int64, error) {
-	result, err := db.Exec(ctx, APITokenRevoke, id)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type APITokenRevokeRow struct {
+	ID         int64
+	Name       string
+	Hint       string
+	Scopes     []string
+	CreatedAt  time.Time
+	LastUsedAt *time.Time
+}
+
+func (q *Queries) APITokenRevoke(ctx context.Context, db DBTX, id int64) (APITokenRevokeRow, error) {
+	row := db.QueryRow(ctx, APITokenRevoke, id)
+	var i APITokenRevokeRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Hint,
+		&i.Scopes,
+		&i.CreatedAt,
+		&i.LastUsedAt,
+	)
+	return i, err
 }
 
 const APITokenTouch = `-- name: APITokenTouch :exec

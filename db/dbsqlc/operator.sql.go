@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const OperatorExists = `-- name: OperatorExists :one
@@ -34,6 +35,31 @@ func (q *Queries) OperatorGetByID(ctx context.Context, db DBTX, id int64) (Opera
 	row := db.QueryRow(ctx, OperatorGetByID, id)
 	var i OperatorGetByIDRow
 	err := row.Scan(&i.ID, &i.Name, &i.Role)
+	return i, err
+}
+
+const OperatorGetByName = `-- name: OperatorGetByName :one
+SELECT id, name, role, deactivated_at, (locked_until IS NOT NULL AND locked_until > now())::bool AS locked FROM operator WHERE name = $1
+`
+
+type OperatorGetByNameRow struct {
+	ID            int64
+	Name          string
+	Role          string
+	DeactivatedAt *time.Time
+	Locked        bool
+}
+
+func (q *Queries) OperatorGetByName(ctx context.Context, db DBTX, name string) (OperatorGetByNameRow, error) {
+	row := db.QueryRow(ctx, OperatorGetByName, name)
+	var i OperatorGetByNameRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Role,
+		&i.DeactivatedAt,
+		&i.Locked,
+	)
 	return i, err
 }
 

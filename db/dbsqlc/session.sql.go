@@ -10,15 +10,6 @@ import (
 	"time"
 )
 
-const SessionDelete = `-- name: SessionDelete :exec
-DELETE FROM session WHERE token_hash = $1
-`
-
-func (q *Queries) SessionDelete(ctx context.Context, db DBTX, tokenHash string) error {
-	_, err := db.Exec(ctx, SessionDelete, tokenHash)
-	return err
-}
-
 const SessionDeleteExpired = `-- name: SessionDeleteExpired :exec
 DELETE FROM session WHERE token_hash = ANY(ARRAY(SELECT s.token_hash FROM session s WHERE s.expires_at <= now() ORDER BY s.expires_at LIMIT 1000))
 `
@@ -29,7 +20,7 @@ func (q *Queries) SessionDeleteExpired(ctx context.Context, db DBTX) error {
 }
 
 const SessionGet = `-- name: SessionGet :one
-SELECT data FROM session WHERE token_hash = $1 AND expires_at > now()
+SELECT data FROM session WHERE token_hash = $1 AND expires_at > now() AND revoked_at IS NULL
 `
 
 func (q *Queries) SessionGet(ctx context.Context, db DBTX, tokenHash string) ([]byte, error) {
@@ -39,18 +30,133 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, tokenHash string) ([]
 	return data, err
 }
 
+const SessionListLive = `-- name: SessionListLive :many
+SELECT s.id, s.token_hash, s.operator_id, o.name AS operator, s.created_at, s.seen_at, s.expires_at, s.address, s.user_agent
+FROM session s JOIN operator o ON o.id = s.operator_id
+WHERE s.expires_at > now() AND s.revoked_at IS NULL AND ($1::bigint IS NULL OR s.operator_id = $1)
+ORDER BY s.seen_at DESC, s.id LIMIT $2
+`
+
+type SessionListLiveRow struct {
+	ID         *int64
+	TokenHash  string
+	OperatorID *int64
+	Operator   string
+	CreatedAt  time.Time
+	SeenAt     time.Time
+	ExpiresAt  time.Time
+	Address    string
+	UserAgent  string
+}
+
+// The sessions of one operator, or of everybody, the last seen first.
+func (q *Queries) SessionListLive(ctx context.Context, db DBTX, operatorID *int64, max int32) ([]SessionListLiveRow, error) {
+	rows, err := db.Query(ctx, SessionListLive, operatorID, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SessionListLiveRow{}
+	for rows.Next() {
+		var i SessionListLiveRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TokenHash,
+			&i.OperatorID,
+			&i.Operator,
+			&i.CreatedAt,
+			&i.SeenAt,
+			&i.ExpiresAt,
+			&i.Address,
+			&i.UserAgent,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const SessionRevoke = `-- name: SessionRevoke :one
+UPDATE session s SET revoked_at = now(), data = ''
+FROM operator o
+WHERE s.id = $1 AND o.id = s.operator_id AND s.revoked_at IS NULL AND s.expires_at > now()
+  AND ($2::bigint IS NULL OR s.operator_id = $2)
+RETURNING o.id AS operator_id, o.name AS operator, s.address, s.user_agent
+`
+
+type SessionRevokeRow struct {
+	OperatorID int64
+	Operator   string
+	Address    string
+	UserAgent  string
+}
+
+// One session, of one operator where that is given. What it held is forgotten; the row stays, see SessionUpsert.
+func (q *Queries) SessionRevoke(ctx context.Context, db DBTX, iD *int64, operatorID *int64) (SessionRevokeRow, error) {
+	row := db.QueryRow(ctx, SessionRevoke, iD, operatorID)
+	var i SessionRevokeRow
+	err := row.Scan(
+		&i.OperatorID,
+		&i.Operator,
+		&i.Address,
+		&i.UserAgent,
+	)
+	return i, err
+}
+
+const SessionRevokeByOperator = `-- name: SessionRevokeByOperator :execrows
+UPDATE session SET revoked_at = now(), data = ''
+WHERE operator_id = $1::bigint AND token_hash <> $2 AND revoked_at IS NULL AND expires_at > now()
+`
+
+// All of an operator's but the one that is kept; ” keeps none.
+func (q *Queries) SessionRevokeByOperator(ctx context.Context, db DBTX, operatorID int64, kept string) (int64, error) {
+	result, err := db.Exec(ctx, SessionRevokeByOperator, operatorID, kept)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const SessionRevokeByToken = `-- name: SessionRevokeByToken :exec
+UPDATE session SET revoked_at = now(), data = '' WHERE token_hash = $1
+`
+
+func (q *Queries) SessionRevokeByToken(ctx context.Context, db DBTX, tokenHash string) error {
+	_, err := db.Exec(ctx, SessionRevokeByToken, tokenHash)
+	return err
+}
+
 const SessionUpsert = `-- name: SessionUpsert :exec
-INSERT INTO session (token_hash, data, expires_at) VALUES ($1, $2, $3)
-ON CONFLICT (token_hash) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at
+INSERT INTO session AS s (token_hash, data, expires_at, operator_id, address, user_agent)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (token_hash) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at, operator_id = excluded.operator_id,
+    seen_at = now(), address = excluded.address, user_agent = excluded.user_agent
+WHERE s.revoked_at IS NULL
 `
 
 type SessionUpsertParams struct {
-	TokenHash string
-	Data      []byte
-	ExpiresAt time.Time
+	TokenHash  string
+	Data       []byte
+	ExpiresAt  time.Time
+	OperatorID *int64
+	Address    string
+	UserAgent  string
 }
 
+// A request under way when its session was revoked saves it afterwards: a revoked session stays revoked.
 func (q *Queries) SessionUpsert(ctx context.Context, db DBTX, arg SessionUpsertParams) error {
-	_, err := db.Exec(ctx, SessionUpsert, arg.TokenHash, arg.Data, arg.ExpiresAt)
+	_, err := db.Exec(ctx, SessionUpsert,
+		arg.TokenHash,
+		arg.Data,
+		arg.ExpiresAt,
+		arg.OperatorID,
+		arg.Address,
+		arg.UserAgent,
+	)
 	return err
 }

@@ -12,8 +12,9 @@ RETURNING id, name, hint, scopes, created_at, last_used_at;
 SELECT id, name, hint, scopes, created_at, last_used_at FROM api_token
 WHERE revoked_at IS NULL AND id > @after ORDER BY id LIMIT @max;
 
--- name: APITokenRevoke :execrows
-UPDATE api_token SET revoked_at = now() WHERE id = @id AND revoked_at IS NULL;
+-- name: APITokenRevoke :one
+UPDATE api_token SET revoked_at = now() WHERE id = @id AND revoked_at IS NULL
+RETURNING id, name, hint, scopes, created_at, last_used_at;
 
 -- name: APITokenTouch :exec
 -- The condition again: of many requests at once only one writes.

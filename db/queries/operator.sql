@@ -4,6 +4,9 @@ SELECT EXISTS (SELECT 1 FROM operator)::bool;
 -- name: OperatorGetByID :one
 SELECT id, name, role FROM operator WHERE id = @id AND deactivated_at IS NULL;
 
+-- name: OperatorGetByName :one
+SELECT id, name, role, deactivated_at, (locked_until IS NOT NULL AND locked_until > now())::bool AS locked FROM operator WHERE name = @name;
+
 -- name: OperatorInsert :one
 INSERT INTO operator (name, password_hash, role, last_login_at) VALUES (@name, @password_hash, @role, now()) RETURNING id;
 
