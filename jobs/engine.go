@@ -69,6 +69,7 @@ type Engine struct {
 	limiter *limiter
 	slow    *slowTracker
 	sweeper *sweeper
+	feeder  *replayFeeder
 
 	background sync.WaitGroup
 	quit       context.CancelFunc
@@ -114,7 +115,8 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
 	fan.client, e.commits.client = e.client, e.client
-	e.sweeper = &sweeper{pool: e.pool, queries: e.queries, commits: e.commits, tally: e.tally, log: o.Log}
+	e.feeder = &replayFeeder{replaySender: replaySender{queries: e.queries, client: e.client}, pool: e.pool, log: o.Log}
+	e.sweeper = &sweeper{pool: e.pool, queries: e.queries, commits: e.commits, tally: e.tally, feeder: e.feeder, log: o.Log}
 	e.intake = newIntake(e.pool, e.queries, fan, o.BodyLimit)
 	return e, nil
 }

@@ -2,24 +2,29 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
 
 	"weir/db/dbsqlc"
 )
 
-// replayMax bounds one selection: an event's deliveries.
-const replayMax = 10000
+// replayMax bounds one selection: an event's deliveries. So many of them are sent at once, without a share of the lane: a person waits.
+const (
+	replayMax    = 10000
+	replayAtOnce = 100
+)
 
 // ReplayRequest selects deliveries to send again: all of one event, or the one to DestinationID. Actor and Reason are recorded.
 type ReplayRequest struct {
 	EventID       string
 	DestinationID *int64
 	Actor, Reason string
-	DryRun        bool // say what would be sent, change nothing
-	// Also, if not nil, is done in the replay's transaction, once it has a number; not in a dry run.
+	Share         float64 // of each lane, above 0 to 1; 0: all of it for up to a hundred deliveries, else DefaultReplayShare
+	Key           string  // the same key by the same actor is the same replay; may be empty
+	DryRun        bool    // say what would be sent, change nothing
+	// Also, if not nil, is done in the replay's transaction, once it has a number; not where nothing is sent.
 	Also func(context.Context, pgx.Tx, ReplayResult) error
 }
 
@@ -33,24 +38,31 @@ type ReplayItem struct {
 	Refusal                   string
 }
 
-// ReplayResult tells what came of a request: Sent deliveries are owed again. ID is the record's number, 0 for a dry run.
+// ReplayResult tells what came of a request: Sent deliveries are owed again, or will be as their lanes' shares allow. ID is the run's
+// number, 0 where nothing is sent. Existing: an earlier request with this key has started it.
 type ReplayResult struct {
-	ID    int64
-	Items []ReplayItem
-	Sent  int
+	ID       int64
+	Items    []ReplayItem
+	Sent     int
+	Existing bool
 }
 
 // Replay makes settled deliveries owed again, under their original event id, with the stored bytes and today's URL and secrets, a fresh
 // budget and a fresh time to live. What is still being delivered, or whose destination is deleted, paused or disabled, is refused with
-// a reason and not touched. An unknown event is a *NotFoundError; one that is owed to nobody a *ConflictError.
+// a reason and not touched; where all are, nothing is recorded. More than a hundred, or a share, make it a run that is fed. An unknown
+// event is a *NotFoundError; one that is owed to nobody a *ConflictError.
 func (e *Engine) Replay(ctx context.Context, req ReplayRequest) (result ReplayResult, err error) {
-	if req.Actor == "" {
-		return result, &InvalidError{"actor", "is missing: a replay is recorded with who asked for it"}
-	}
-	if err := checkText("reason", req.Reason, 500); err != nil {
+	run := ReplayRun{Filter: req.filter(), Share: req.Share, Actor: req.Actor, Reason: req.Reason, Key: req.Key}
+	if err := run.check(); err != nil {
 		return result, err
 	}
 	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+		result = ReplayResult{}
+		if req.Key != "" && !req.DryRun {
+			if found, err := e.replayByKey(ctx, tx, run, &result); found || err != nil {
+				return err
+			}
+		}
 		if err := e.queries.LaneLockByEvent(ctx, tx, req.EventID, req.DestinationID); err != nil {
 			return fmt.Errorf("lock lanes: %w", err)
 		}
@@ -63,22 +75,29 @@ func (e *Engine) Replay(ctx context.Context, req ReplayRequest) (result ReplayRe
 		if len(rows) == 0 {
 			return e.explainNothing(ctx, tx, req)
 		}
-		result = ReplayResult{}
 		for _, row := range rows {
 			item := replayItem(row)
 			if result.Items = append(result.Items, item); item.Refusal == "" {
 				result.Sent++
 			}
 		}
-		if req.DryRun {
+		if req.DryRun || result.Sent == 0 {
 			return nil
 		}
-		if err := e.replay(ctx, tx, req, rows, &result); err != nil || req.Also == nil {
+		if err := e.replay(ctx, tx, run, rows, &result); err != nil || req.Also == nil {
 			return err
 		}
 		return req.Also(ctx, tx, result)
 	})
 	return result, err
+}
+
+func (req ReplayRequest) filter() ReplayFilter {
+	f := ReplayFilter{EventID: req.EventID}
+	if req.DestinationID != nil {
+		f.DestinationID = *req.DestinationID
+	}
+	return f
 }
 
 func (e *Engine) explainNothing(ctx context.Context, tx pgx.Tx, req ReplayRequest) error {
@@ -107,52 +126,73 @@ func replayItem(row dbsqlc.DeliveryReplayCandidatesRow) ReplayItem {
 	return item
 }
 
-func (e *Engine) replay(ctx context.Context, tx pgx.Tx, req ReplayRequest, rows []dbsqlc.DeliveryReplayCandidatesRow, result *ReplayResult) error {
-	id, err := e.queries.ReplayInsert(ctx, tx, req.Actor, req.Reason)
-	if err != nil {
-		return fmt.Errorf("record replay: %w", err)
-	}
-	result.ID = id
-	record := dbsqlc.ReplayItemInsertManyParams{ReplayID: id}
-	reopen := dbsqlc.DeliveryReopenParams{ReplayID: &id}
-	parked := map[int64]int32{}
-	var params []river.InsertManyParams
-	for i, row := range rows {
-		record.DeliveryIds = append(record.DeliveryIds, row.ID)
-		record.PreviousStates = append(record.PreviousStates, row.State)
-		record.PreviousReasons = append(record.PreviousReasons, row.Reason)
-		record.Refusals = append(record.Refusals, result.Items[i].Refusal)
-		if result.Items[i].Refusal != "" {
-			continue
+// replay records the run and its items, and sends them where they are few.
+func (e *Engine) replay(ctx context.Context, tx pgx.Tx, run ReplayRun, rows []dbsqlc.DeliveryReplayCandidatesRow, result *ReplayResult) error {
+	atOnce := run.Share == 0 && result.Sent <= replayAtOnce
+	if run.Share == 0 {
+		if run.Share = DefaultReplayShare; atOnce {
+			run.Share = 1
 		}
-		reopen.Ids = append(reopen.Ids, row.ID)
-		parked[row.LaneID]++
-		params = append(params, river.InsertManyParams{
-			Args: DeliverArgs{DeliveryID: row.ID, Try: row.Try + 1}, InsertOpts: &river.InsertOpts{Pending: true, Priority: int(row.Priority)},
-		})
 	}
-	if err := e.queries.ReplayItemInsertMany(ctx, tx, record); err != nil {
-		return fmt.Errorf("record replay: %w", err)
-	}
-	if len(params) == 0 {
-		return nil
-	}
-	jobs, err := e.client.InsertManyTx(ctx, tx, params)
+	filter, _, err := run.Filter.encode()
 	if err != nil {
-		return fmt.Errorf("insert replay jobs: %w", err)
-	}
-	for _, job := range jobs {
-		reopen.JobIds = append(reopen.JobIds, job.Job.ID)
-	}
-	if err := e.queries.DeliveryReopen(ctx, tx, reopen); err != nil {
-		return fmt.Errorf("reopen deliveries: %w", err)
-	}
-	lanes := make([]int64, 0, len(parked))
-	for lane := range parked {
-		lanes = append(lanes, lane)
-	}
-	if err := addToLanes(ctx, tx, e.queries, nil, parked); err != nil {
 		return err
 	}
-	return promoteLanes(ctx, tx, lanes)
+	row, err := e.queries.ReplayInsert(ctx, tx, dbsqlc.ReplayInsertParams{Actor: run.Actor, Reason: run.Reason, Filter: filter, Share: run.Share, Key: run.Key})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &ConflictError{"replay", "the same request is just being taken; ask again"}
+	}
+	if err != nil {
+		return fmt.Errorf("record replay: %w", err)
+	}
+	result.ID = row.ID
+	record := dbsqlc.ReplayItemInsertManyParams{ReplayID: row.ID}
+	var send, refused []replaySend
+	var refusals []string
+	for i, row := range rows {
+		record.DeliveryIds, record.DestinationIds = append(record.DeliveryIds, row.ID), append(record.DestinationIds, row.DestinationID)
+		record.LaneIds, record.PreviousStates = append(record.LaneIds, row.LaneID), append(record.PreviousStates, row.State)
+		item := replaySend{row.ID, row.DestinationID, row.LaneID, row.Try, row.Priority}
+		if refusal := result.Items[i].Refusal; refusal != "" {
+			refused, refusals = append(refused, item), append(refusals, refusal)
+		} else {
+			send = append(send, item)
+		}
+	}
+	if _, err := e.feeder.selected(ctx, tx, record); err != nil {
+		return err
+	}
+	if err := e.feeder.refuse(ctx, tx, result.ID, refused, refusals); err != nil || !atOnce {
+		return err
+	}
+	return e.feeder.send(ctx, tx, result.ID, send)
+}
+
+// replayByKey finds what an earlier request with the same key has started.
+func (e *Engine) replayByKey(ctx context.Context, tx pgx.Tx, run ReplayRun, result *ReplayResult) (bool, error) {
+	row, err := e.queries.ReplayGetByKey(ctx, tx, run.Actor, run.Key)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("find replay: %w", err)
+	}
+	if !run.selects(row.Filter) {
+		return false, &ConflictError{"replay", "this key has started the replay of another selection"}
+	}
+	items, err := e.queries.ReplayItemList(ctx, tx, dbsqlc.ReplayItemListParams{ReplayID: row.ID, Max: replayMax})
+	if err != nil {
+		return false, fmt.Errorf("load replay items: %w", err)
+	}
+	*result = ReplayResult{ID: row.ID, Existing: true}
+	for _, item := range items {
+		if item.Refusal == "" {
+			result.Sent++
+		}
+		result.Items = append(result.Items, ReplayItem{
+			DeliveryID: item.DeliveryID, DestinationID: item.DestinationID, DestinationName: item.DestinationName, EventID: item.EventID, Type: item.Type,
+			Bytes: int(item.Bytes), State: item.PreviousState, Refusal: item.Refusal,
+		})
+	}
+	return true, nil
 }

@@ -31,6 +31,7 @@ type sweeper struct {
 	queries *dbsqlc.Queries
 	commits *committer
 	tally   *tally
+	feeder  *replayFeeder
 	log     *slog.Logger
 
 	stranded int64 // where the scan for stranded deliveries goes on
@@ -82,6 +83,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"close expired leases", 1, s.closeExpiredLeases},
 		{"expire parked deliveries", 1, s.expireParked},
 		{"promote", 1, s.promote},
+		{"feed replays", 1, s.feeder.step},
 		{"analyze", 5, s.analyze},
 		{"take over from dead processes", 5, s.takeOver},
 		{"finish deletions", 30, s.finishDeletions},

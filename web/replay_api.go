@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
 
+	"weir/db/dbsqlc"
 	"weir/jobs"
 )
 
@@ -149,7 +150,7 @@ func (s *Server) apiGetReplay(ctx context.Context, in *replayPath) (*replayDetai
 	if err != nil {
 		return nil, fmt.Errorf("load replay: %w", err)
 	}
-	items, err := s.queries.ReplayItemList(ctx, s.Pool, id, 1000)
+	items, err := s.queries.ReplayItemList(ctx, s.Pool, dbsqlc.ReplayItemListParams{ReplayID: id, Max: 1000})
 	if err != nil {
 		return nil, fmt.Errorf("load replay items: %w", err)
 	}

@@ -10,74 +10,154 @@ import (
 	"time"
 )
 
-const ReplayInsert = `-- name: ReplayInsert :one
-INSERT INTO replay (actor, reason) VALUES ($1, $2) RETURNING id
+const ReplayClock = `-- name: ReplayClock :one
+SELECT clock_timestamp()::timestamptz
 `
 
-func (q *Queries) ReplayInsert(ctx context.Context, db DBTX, actor string, reason string) (int64, error) {
-	row := db.QueryRow(ctx, ReplayInsert, actor, reason)
-	var id int64
-	err := row.Scan(&id)
-	return id, err
+func (q *Queries) ReplayClock(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, ReplayClock)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
-const ReplayItemInsertMany = `-- name: ReplayItemInsertMany :exec
-INSERT INTO replay_item (replay_id, delivery_id, previous_state, previous_reason, refusal)
-SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[])
+const ReplayFinish = `-- name: ReplayFinish :execrows
+UPDATE replay SET finished_at = clock_timestamp(), state = CASE WHEN replay.state = 'stopped' THEN 'stopped' ELSE 'done' END
+WHERE replay.id = $1 AND replay.finished_at IS NULL
+    AND (replay.state = 'stopped' OR (NOT replay.selecting
+        AND NOT EXISTS (SELECT 1 FROM replay_item i WHERE i.replay_id = $1 AND i.state = 'waiting')))
+    AND NOT EXISTS (SELECT 1 FROM replay_item i WHERE i.replay_id = $1 AND i.state = 'sent' AND i.outcome IS NULL)
 `
 
-type ReplayItemInsertManyParams struct {
-	ReplayID        int64
-	DeliveryIds     []int64
-	PreviousStates  []string
-	PreviousReasons []string
-	Refusals        []string
+// Ends a run of which nothing is left to do: all selected, none waiting (unless it was stopped), each that was sent has ended.
+func (q *Queries) ReplayFinish(ctx context.Context, db DBTX, id int64) (int64, error) {
+	result, err := db.Exec(ctx, ReplayFinish, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-func (q *Queries) ReplayItemInsertMany(ctx context.Context, db DBTX, arg ReplayItemInsertManyParams) error {
-	_, err := db.Exec(ctx, ReplayItemInsertMany,
-		arg.ReplayID,
-		arg.DeliveryIds,
-		arg.PreviousStates,
-		arg.PreviousReasons,
-		arg.Refusals,
+const ReplayGetByKey = `-- name: ReplayGetByKey :one
+SELECT id, actor, reason, created_at, state, state_actor, filter, selection, share, key, selecting, cursor_stage, cursor_id, truncated, finished_at FROM replay WHERE actor = $1 AND key = $2 AND key <> ''
+`
+
+func (q *Queries) ReplayGetByKey(ctx context.Context, db DBTX, actor string, key string) (Replay, error) {
+	row := db.QueryRow(ctx, ReplayGetByKey, actor, key)
+	var i Replay
+	err := row.Scan(
+		&i.ID,
+		&i.Actor,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.State,
+		&i.StateActor,
+		&i.Filter,
+		&i.Selection,
+		&i.Share,
+		&i.Key,
+		&i.Selecting,
+		&i.CursorStage,
+		&i.CursorID,
+		&i.Truncated,
+		&i.FinishedAt,
 	)
-	return err
+	return i, err
 }
 
-const ReplayListByDelivery = `-- name: ReplayListByDelivery :many
-SELECT r.id, r.actor, r.reason, r.created_at, i.previous_state, i.previous_reason, i.refusal
-FROM replay_item i JOIN replay r ON r.id = i.replay_id
-WHERE i.delivery_id = $1 ORDER BY r.id DESC LIMIT $2
+const ReplayGetBySelection = `-- name: ReplayGetBySelection :one
+SELECT id, actor, reason, created_at, state, state_actor, filter, selection, share, key, selecting, cursor_stage, cursor_id, truncated, finished_at FROM replay WHERE actor = $1 AND selection = $2 AND selection <> '' AND state IN ('running', 'paused')
 `
 
-type ReplayListByDeliveryRow struct {
-	ID             int64
-	Actor          string
-	Reason         string
-	CreatedAt      time.Time
-	PreviousState  string
-	PreviousReason string
-	Refusal        string
+func (q *Queries) ReplayGetBySelection(ctx context.Context, db DBTX, actor string, selection string) (Replay, error) {
+	row := db.QueryRow(ctx, ReplayGetBySelection, actor, selection)
+	var i Replay
+	err := row.Scan(
+		&i.ID,
+		&i.Actor,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.State,
+		&i.StateActor,
+		&i.Filter,
+		&i.Selection,
+		&i.Share,
+		&i.Key,
+		&i.Selecting,
+		&i.CursorStage,
+		&i.CursorID,
+		&i.Truncated,
+		&i.FinishedAt,
+	)
+	return i, err
 }
 
-func (q *Queries) ReplayListByDelivery(ctx context.Context, db DBTX, deliveryID int64, max int32) ([]ReplayListByDeliveryRow, error) {
-	rows, err := db.Query(ctx, ReplayListByDelivery, deliveryID, max)
+const ReplayInsert = `-- name: ReplayInsert :one
+INSERT INTO replay (actor, reason, filter, selection, share, key, selecting)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT DO NOTHING RETURNING id, created_at
+`
+
+type ReplayInsertParams struct {
+	Actor     string
+	Reason    string
+	Filter    []byte
+	Selection string
+	Share     float64
+	Key       string
+	Selecting bool
+}
+
+type ReplayInsertRow struct {
+	ID        int64
+	CreatedAt time.Time
+}
+
+// No row: the same click has started one (its key is known, or the same selection by the same actor is under way).
+func (q *Queries) ReplayInsert(ctx context.Context, db DBTX, arg ReplayInsertParams) (ReplayInsertRow, error) {
+	row := db.QueryRow(ctx, ReplayInsert,
+		arg.Actor,
+		arg.Reason,
+		arg.Filter,
+		arg.Selection,
+		arg.Share,
+		arg.Key,
+		arg.Selecting,
+	)
+	var i ReplayInsertRow
+	err := row.Scan(&i.ID, &i.CreatedAt)
+	return i, err
+}
+
+const ReplayListUnfinished = `-- name: ReplayListUnfinished :many
+SELECT id, actor, reason, created_at, state, state_actor, filter, selection, share, key, selecting, cursor_stage, cursor_id, truncated, finished_at FROM replay WHERE finished_at IS NULL ORDER BY id LIMIT $1
+`
+
+func (q *Queries) ReplayListUnfinished(ctx context.Context, db DBTX, max int32) ([]Replay, error) {
+	rows, err := db.Query(ctx, ReplayListUnfinished, max)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ReplayListByDeliveryRow{}
+	items := []Replay{}
 	for rows.Next() {
-		var i ReplayListByDeliveryRow
+		var i Replay
 		if err := rows.Scan(
 			&i.ID,
 			&i.Actor,
 			&i.Reason,
 			&i.CreatedAt,
-			&i.PreviousState,
-			&i.PreviousReason,
-			&i.Refusal,
+			&i.State,
+			&i.StateActor,
+			&i.Filter,
+			&i.Selection,
+			&i.Share,
+			&i.Key,
+			&i.Selecting,
+			&i.CursorStage,
+			&i.CursorID,
+			&i.Truncated,
+			&i.FinishedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -87,4 +167,91 @@ func (q *Queries) ReplayListByDelivery(ctx context.Context, db DBTX, deliveryID 
 		return nil, err
 	}
 	return items, nil
+}
+
+const ReplayLock = `-- name: ReplayLock :one
+SELECT id, actor, reason, created_at, state, state_actor, filter, selection, share, key, selecting, cursor_stage, cursor_id, truncated, finished_at FROM replay WHERE id = $1 FOR NO KEY UPDATE
+`
+
+// One at a time changes a run and its counts. After lanes, before deliveries.
+func (q *Queries) ReplayLock(ctx context.Context, db DBTX, id int64) (Replay, error) {
+	row := db.QueryRow(ctx, ReplayLock, id)
+	var i Replay
+	err := row.Scan(
+		&i.ID,
+		&i.Actor,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.State,
+		&i.StateActor,
+		&i.Filter,
+		&i.Selection,
+		&i.Share,
+		&i.Key,
+		&i.Selecting,
+		&i.CursorStage,
+		&i.CursorID,
+		&i.Truncated,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
+const ReplayLockByDelivery = `-- name: ReplayLockByDelivery :exec
+SELECT replay.id FROM replay WHERE replay.id IN (
+    SELECT i.replay_id FROM replay_item i WHERE i.delivery_id = ANY($1::bigint[]) AND i.state = 'sent' AND i.outcome IS NULL
+) ORDER BY replay.id FOR NO KEY UPDATE
+`
+
+// The runs that still wait for the end of one of these deliveries.
+func (q *Queries) ReplayLockByDelivery(ctx context.Context, db DBTX, deliveryIds []int64) error {
+	_, err := db.Exec(ctx, ReplayLockByDelivery, deliveryIds)
+	return err
+}
+
+const ReplaySetCursor = `-- name: ReplaySetCursor :exec
+UPDATE replay SET selecting = $1, cursor_stage = $2, cursor_id = $3, truncated = $4 WHERE id = $5
+`
+
+type ReplaySetCursorParams struct {
+	Selecting   bool
+	CursorStage int32
+	CursorID    int64
+	Truncated   bool
+	ID          int64
+}
+
+func (q *Queries) ReplaySetCursor(ctx context.Context, db DBTX, arg ReplaySetCursorParams) error {
+	_, err := db.Exec(ctx, ReplaySetCursor,
+		arg.Selecting,
+		arg.CursorStage,
+		arg.CursorID,
+		arg.Truncated,
+		arg.ID,
+	)
+	return err
+}
+
+const ReplaySetState = `-- name: ReplaySetState :one
+UPDATE replay SET state = $1, state_actor = $2, selecting = selecting AND $1 <> 'stopped'
+WHERE id = $3 AND state = ANY($4::text[]) AND finished_at IS NULL RETURNING id
+`
+
+type ReplaySetStateParams struct {
+	State      string
+	Actor      string
+	ID         int64
+	FromStates []string
+}
+
+func (q *Queries) ReplaySetState(ctx context.Context, db DBTX, arg ReplaySetStateParams) (int64, error) {
+	row := db.QueryRow(ctx, ReplaySetState,
+		arg.State,
+		arg.Actor,
+		arg.ID,
+		arg.FromStates,
+	)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }

@@ -7,10 +7,75 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
+const ReplayDestinationList = `-- name: ReplayDestinationList :many
+SELECT p.destination_id, dest.name, dest.state, dest.state_reason, lane.held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS held,
+    to_timestamp(lane.held_us / 1e6)::timestamptz AS held_until, coalesce(least(lane.rate, lane.learned_rate), 0)::float8 AS rate, lane.window_size,
+    p.waiting, p.sent, p.refused, p.restored, p.delivered, p.failed
+FROM replay_destination p
+JOIN destination dest ON dest.id = p.destination_id
+JOIN lane ON lane.id = p.lane_id
+WHERE p.replay_id = $1
+ORDER BY p.waiting + p.sent + p.refused + p.restored DESC, p.destination_id LIMIT $2
+`
+
+type ReplayDestinationListRow struct {
+	DestinationID int64
+	Name          string
+	State         string
+	StateReason   string
+	Held          bool
+	HeldUntil     time.Time
+	Rate          float64
+	WindowSize    int32
+	Waiting       int32
+	Sent          int32
+	Refused       int32
+	Restored      int32
+	Delivered     int32
+	Failed        int32
+}
+
+// A run's destinations, those of the most deliveries first.
+func (q *Queries) ReplayDestinationList(ctx context.Context, db DBTX, replayID int64, max int32) ([]ReplayDestinationListRow, error) {
+	rows, err := db.Query(ctx, ReplayDestinationList, replayID, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReplayDestinationListRow{}
+	for rows.Next() {
+		var i ReplayDestinationListRow
+		if err := rows.Scan(
+			&i.DestinationID,
+			&i.Name,
+			&i.State,
+			&i.StateReason,
+			&i.Held,
+			&i.HeldUntil,
+			&i.Rate,
+			&i.WindowSize,
+			&i.Waiting,
+			&i.Sent,
+			&i.Refused,
+			&i.Restored,
+			&i.Delivered,
+			&i.Failed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ReplayGet = `-- name: ReplayGet :one
-SELECT id, actor, reason, created_at FROM replay WHERE id = $1
+SELECT id, actor, reason, created_at, state, state_actor, filter, selection, share, key, selecting, cursor_stage, cursor_id, truncated, finished_at FROM replay WHERE id = $1
 `
 
 func (q *Queries) ReplayGet(ctx context.Context, db DBTX, id int64) (Replay, error) {
@@ -21,33 +86,58 @@ func (q *Queries) ReplayGet(ctx context.Context, db DBTX, id int64) (Replay, err
 		&i.Actor,
 		&i.Reason,
 		&i.CreatedAt,
+		&i.State,
+		&i.StateActor,
+		&i.Filter,
+		&i.Selection,
+		&i.Share,
+		&i.Key,
+		&i.Selecting,
+		&i.CursorStage,
+		&i.CursorID,
+		&i.Truncated,
+		&i.FinishedAt,
 	)
 	return i, err
 }
 
 const ReplayItemList = `-- name: ReplayItemList :many
-SELECT i.delivery_id, i.previous_state, i.previous_reason, i.refusal, d.state, d.destination_id, dest.name AS destination_name, e.event_id, e.type
+SELECT i.delivery_id, i.previous_state, i.previous_reason, i.refusal, i.state AS item_state, i.sent_at, i.outcome, i.outcome_status, i.outcome_reason,
+    d.state, d.destination_id, dest.name AS destination_name, e.event_id, e.type, length(e.payload)::int AS bytes
 FROM replay_item i
 JOIN delivery d ON d.id = i.delivery_id
 JOIN destination dest ON dest.id = d.destination_id
 JOIN event e ON e.id = d.event_id
-WHERE i.replay_id = $1 ORDER BY i.delivery_id LIMIT $2
+WHERE i.replay_id = $1 AND i.delivery_id > $2 ORDER BY i.delivery_id LIMIT $3
 `
+
+type ReplayItemListParams struct {
+	ReplayID int64
+	After    int64
+	Max      int32
+}
 
 type ReplayItemListRow struct {
 	DeliveryID      int64
 	PreviousState   string
 	PreviousReason  string
 	Refusal         string
+	ItemState       string
+	SentAt          *time.Time
+	Outcome         *string
+	OutcomeStatus   *int32
+	OutcomeReason   string
 	State           string
 	DestinationID   int64
 	DestinationName string
 	EventID         string
 	Type            string
+	Bytes           int32
 }
 
-func (q *Queries) ReplayItemList(ctx context.Context, db DBTX, replayID int64, max int32) ([]ReplayItemListRow, error) {
-	rows, err := db.Query(ctx, ReplayItemList, replayID, max)
+// In order of the deliveries' ids, from after on; bad: only those refused, or ended otherwise than delivered.
+func (q *Queries) ReplayItemList(ctx context.Context, db DBTX, arg ReplayItemListParams) ([]ReplayItemListRow, error) {
+	rows, err := db.Query(ctx, ReplayItemList, arg.ReplayID, arg.After, arg.Max)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +150,266 @@ func (q *Queries) ReplayItemList(ctx context.Context, db DBTX, replayID int64, m
 			&i.PreviousState,
 			&i.PreviousReason,
 			&i.Refusal,
+			&i.ItemState,
+			&i.SentAt,
+			&i.Outcome,
+			&i.OutcomeStatus,
+			&i.OutcomeReason,
 			&i.State,
 			&i.DestinationID,
 			&i.DestinationName,
 			&i.EventID,
 			&i.Type,
+			&i.Bytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ReplayItemListBad = `-- name: ReplayItemListBad :many
+SELECT i.delivery_id, i.previous_state, i.previous_reason, i.refusal, i.state AS item_state, i.sent_at, i.outcome, i.outcome_status, i.outcome_reason,
+    d.state, d.destination_id, dest.name AS destination_name, e.event_id, e.type, length(e.payload)::int AS bytes
+FROM replay_item i
+JOIN delivery d ON d.id = i.delivery_id
+JOIN destination dest ON dest.id = d.destination_id
+JOIN event e ON e.id = d.event_id
+WHERE i.replay_id = $1 AND i.delivery_id > $2 AND (i.state = 'refused' OR i.outcome <> 'delivered')
+ORDER BY i.delivery_id LIMIT $3
+`
+
+type ReplayItemListBadParams struct {
+	ReplayID int64
+	After    int64
+	Max      int32
+}
+
+type ReplayItemListBadRow struct {
+	DeliveryID      int64
+	PreviousState   string
+	PreviousReason  string
+	Refusal         string
+	ItemState       string
+	SentAt          *time.Time
+	Outcome         *string
+	OutcomeStatus   *int32
+	OutcomeReason   string
+	State           string
+	DestinationID   int64
+	DestinationName string
+	EventID         string
+	Type            string
+	Bytes           int32
+}
+
+// The same of those refused, or ended otherwise than delivered.
+func (q *Queries) ReplayItemListBad(ctx context.Context, db DBTX, arg ReplayItemListBadParams) ([]ReplayItemListBadRow, error) {
+	rows, err := db.Query(ctx, ReplayItemListBad, arg.ReplayID, arg.After, arg.Max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReplayItemListBadRow{}
+	for rows.Next() {
+		var i ReplayItemListBadRow
+		if err := rows.Scan(
+			&i.DeliveryID,
+			&i.PreviousState,
+			&i.PreviousReason,
+			&i.Refusal,
+			&i.ItemState,
+			&i.SentAt,
+			&i.Outcome,
+			&i.OutcomeStatus,
+			&i.OutcomeReason,
+			&i.State,
+			&i.DestinationID,
+			&i.DestinationName,
+			&i.EventID,
+			&i.Type,
+			&i.Bytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ReplayListByDelivery = `-- name: ReplayListByDelivery :many
+SELECT r.id, r.actor, r.reason, r.created_at, i.previous_state, i.previous_reason, i.refusal, i.state AS item_state
+FROM replay_item i JOIN replay r ON r.id = i.replay_id
+WHERE i.delivery_id = $1 ORDER BY r.id DESC LIMIT $2
+`
+
+type ReplayListByDeliveryRow struct {
+	ID             int64
+	Actor          string
+	Reason         string
+	CreatedAt      time.Time
+	PreviousState  string
+	PreviousReason string
+	Refusal        string
+	ItemState      string
+}
+
+func (q *Queries) ReplayListByDelivery(ctx context.Context, db DBTX, deliveryID int64, max int32) ([]ReplayListByDeliveryRow, error) {
+	rows, err := db.Query(ctx, ReplayListByDelivery, deliveryID, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReplayListByDeliveryRow{}
+	for rows.Next() {
+		var i ReplayListByDeliveryRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Actor,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.PreviousState,
+			&i.PreviousReason,
+			&i.Refusal,
+			&i.ItemState,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ReplayListPage = `-- name: ReplayListPage :many
+SELECT r.id, r.actor, r.reason, r.created_at, r.state, r.state_actor, r.filter, r.selection, r.share, r.key, r.selecting, r.cursor_stage, r.cursor_id, r.truncated, r.finished_at, c.waiting, c.sent, c.refused, c.restored, c.delivered, c.failed
+FROM replay r CROSS JOIN LATERAL (
+    SELECT coalesce(sum(p.waiting), 0)::int AS waiting, coalesce(sum(p.sent), 0)::int AS sent, coalesce(sum(p.refused), 0)::int AS refused,
+        coalesce(sum(p.restored), 0)::int AS restored, coalesce(sum(p.delivered), 0)::int AS delivered, coalesce(sum(p.failed), 0)::int AS failed
+    FROM replay_destination p WHERE p.replay_id = r.id
+) c
+WHERE r.id < $1 ORDER BY r.id DESC LIMIT $2
+`
+
+type ReplayListPageRow struct {
+	ID          int64
+	Actor       string
+	Reason      string
+	CreatedAt   time.Time
+	State       string
+	StateActor  string
+	Filter      []byte
+	Selection   string
+	Share       float64
+	Key         string
+	Selecting   bool
+	CursorStage int32
+	CursorID    int64
+	Truncated   bool
+	FinishedAt  *time.Time
+	Waiting     int32
+	Sent        int32
+	Refused     int32
+	Restored    int32
+	Delivered   int32
+	Failed      int32
+}
+
+func (q *Queries) ReplayListPage(ctx context.Context, db DBTX, before int64, max int32) ([]ReplayListPageRow, error) {
+	rows, err := db.Query(ctx, ReplayListPage, before, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReplayListPageRow{}
+	for rows.Next() {
+		var i ReplayListPageRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Actor,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.State,
+			&i.StateActor,
+			&i.Filter,
+			&i.Selection,
+			&i.Share,
+			&i.Key,
+			&i.Selecting,
+			&i.CursorStage,
+			&i.CursorID,
+			&i.Truncated,
+			&i.FinishedAt,
+			&i.Waiting,
+			&i.Sent,
+			&i.Refused,
+			&i.Restored,
+			&i.Delivered,
+			&i.Failed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ReplayOutcomeList = `-- name: ReplayOutcomeList :many
+SELECT x.kind, x.status, x.class, count(*)::int AS n, min(x.delivery_id)::bigint AS example, min(x.why)::text AS why
+FROM (
+    SELECT CASE WHEN i.state = 'refused' THEN 'refused' ELSE i.outcome END::text AS kind, coalesce(i.outcome_status, 0)::int AS status,
+        CASE WHEN i.state = 'refused' THEN i.refusal ELSE i.outcome_class END::text AS class, i.delivery_id,
+        CASE WHEN i.state = 'refused' THEN i.refusal ELSE i.outcome_reason END AS why
+    FROM replay_item i
+    WHERE i.replay_id = $1 AND (i.state = 'refused' OR i.outcome <> 'delivered')
+    ORDER BY i.delivery_id LIMIT $2
+) x GROUP BY 1, 2, 3 ORDER BY n DESC, kind, status, class LIMIT $3
+`
+
+type ReplayOutcomeListParams struct {
+	ReplayID int64
+	Depth    int32
+	Max      int32
+}
+
+type ReplayOutcomeListRow struct {
+	Kind    string
+	Status  int32
+	Class   string
+	N       int32
+	Example int64
+	Why     string
+}
+
+// Why deliveries of a run failed again or were refused, most frequent first, of the first so many.
+func (q *Queries) ReplayOutcomeList(ctx context.Context, db DBTX, arg ReplayOutcomeListParams) ([]ReplayOutcomeListRow, error) {
+	rows, err := db.Query(ctx, ReplayOutcomeList, arg.ReplayID, arg.Depth, arg.Max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReplayOutcomeListRow{}
+	for rows.Next() {
+		var i ReplayOutcomeListRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Status,
+			&i.Class,
+			&i.N,
+			&i.Example,
+			&i.Why,
 		); err != nil {
 			return nil, err
 		}

@@ -307,18 +307,63 @@ type Process struct {
 }
 
 type Replay struct {
-	ID        int64
-	Actor     string
-	Reason    string
-	CreatedAt time.Time
+	ID          int64
+	Actor       string
+	Reason      string
+	CreatedAt   time.Time
+	State       string
+	StateActor  string
+	Filter      []byte
+	Selection   string
+	Share       float64
+	Key         string
+	Selecting   bool
+	CursorStage int32
+	CursorID    int64
+	Truncated   bool
+	FinishedAt  *time.Time
+}
+
+type ReplayDestination struct {
+	ReplayID      int64
+	DestinationID int64
+	LaneID        int64
+	Waiting       int32
+	Sent          int32
+	Refused       int32
+	Restored      int32
+	Delivered     int32
+	Failed        int32
 }
 
 type ReplayItem struct {
-	ReplayID       int64
-	DeliveryID     int64
-	PreviousState  string
-	PreviousReason string
-	Refusal        string
+	ReplayID          int64
+	DeliveryID        int64
+	PreviousState     string
+	PreviousReason    string
+	Refusal           string
+	DestinationID     int64
+	LaneID            int64
+	State             string
+	SentAt            *time.Time
+	PreviousSettledAt *time.Time
+	PreviousExpiresAt *time.Time
+	PreviousFailures  int32
+	PreviousReplayID  *int64
+	PreviousAttempts  int32
+	Outcome           *string
+	OutcomeStatus     *int32
+	OutcomeClass      string
+	OutcomeReason     string
+}
+
+type ReplayLane struct {
+	ReplayID int64
+	LaneID   int64
+	Credit   float64
+	FedAt    time.Time
+	Retries  int64
+	Charged  int64
 }
 
 type RiverJob struct {
