@@ -154,7 +154,7 @@ func (f *replayFeeder) selectStretch(ctx context.Context, tx pgx.Tx, id int64) (
 	}
 	more := !at.done && !truncated
 	err = f.queries.ReplaySetCursor(ctx, tx, dbsqlc.ReplaySetCursorParams{
-		Selecting: more, CursorStage: int32(at.stage), CursorID: at.id, Truncated: truncated, ID: id, //nolint:gosec // a handful of stages
+		Selecting: more, CursorStage: int32(at.stage), CursorID: at.id, Truncated: truncated, ID: id,
 	})
 	return n, more, err
 }
@@ -233,12 +233,12 @@ func planFeed(lanes []laneStanding, share float64) (p feedPlan, left []laneStand
 		}
 		take := min(n, feedPage-total)
 		total += take
-		p.lanes, p.maxes = append(p.lanes, lane.LaneID), append(p.maxes, int32(take)) //nolint:gosec // at most a page
+		p.lanes, p.maxes = append(p.lanes, lane.LaneID), append(p.maxes, int32(take))
 		p.credits[lane.LaneID], p.rates[lane.LaneID] = credit, lane
 		if take < n { // the rest of this lane, as it is after this page
 			rest := lane
 			rest.Credit, rest.ElapsedS, rest.Charged = credit-float64(take), 0, lane.Retries
-			rest.NowLive, rest.Unsettled, rest.Waiting = lane.NowLive+int32(take), lane.Unsettled+int32(take), lane.Waiting-int32(take) //nolint:gosec // as above
+			rest.NowLive, rest.Unsettled, rest.Waiting = lane.NowLive+int32(take), lane.Unsettled+int32(take), lane.Waiting-int32(take)
 			return p, append([]laneStanding{rest}, lanes[i+1:]...)
 		}
 	}

@@ -60,7 +60,9 @@ func (r *ReplayRun) normalize() error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	return r.Filter.normalize()
+	var err error
+	r.Filter, err = r.Filter.normalized()
+	return err
 }
 
 // selects tells whether a stored filter is this run's.
@@ -187,6 +189,4 @@ type ReplayPreviewDestination struct {
 	ID          int64
 	Name, State string
 	Count       int
-	lane        int64
-	rate        float64
 }

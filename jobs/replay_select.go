@@ -34,8 +34,8 @@ type ReplayFilter struct {
 // ReplayStates are those a delivery can be replayed from.
 var ReplayStates = []string{StateDeadLettered, StateExpired, StateDelivered, StateSuperseded, StateCancelled}
 
-// normalize checks the filter and brings it into the one form that its digest is made of.
-func (f *ReplayFilter) normalize() error {
+// normalized checks the filter and brings it into the one form that its digest is made of.
+func (f ReplayFilter) normalized() (ReplayFilter, error) {
 	if len(f.States) == 0 {
 		f.States = []string{StateDeadLettered, StateExpired}
 	}
@@ -44,7 +44,7 @@ func (f *ReplayFilter) normalize() error {
 	f.States = slices.Compact(f.States)
 	for _, state := range f.States {
 		if !slices.Contains(ReplayStates, state) {
-			return &InvalidError{"states", "want some of " + strings.Join(ReplayStates, ", ") + "; not " + printable(state)}
+			return f, &InvalidError{"states", "want some of " + strings.Join(ReplayStates, ", ") + "; not " + printable(state)}
 		}
 	}
 	for _, field := range []struct {
@@ -54,27 +54,24 @@ func (f *ReplayFilter) normalize() error {
 		{"event", f.EventID, 400}, {"subject", f.Subject, 255}, {"type", f.Type, 255}, {"tenant", f.Tenant, 255}, {"error_class", f.ErrorClass, 100}, {"reason", f.Reason, 200},
 	} {
 		if err := checkText(field.name, field.value, field.most); err != nil {
-			return err
+			return f, err
 		}
 	}
 	if f.Status != 0 && (f.Status < 100 || f.Status > 999) {
-		return &InvalidError{"status", "want the status of an answer, such as 503"}
+		return f, &InvalidError{"status", "want the status of an answer, such as 503"}
 	}
-	for _, window := range []struct {
-		name     string
-		from, to **time.Time
-	}{{"created", &f.CreatedFrom, &f.CreatedTo}, {"settled", &f.SettledFrom, &f.SettledTo}} {
-		for _, at := range []**time.Time{window.from, window.to} {
-			if *at != nil {
-				utc := (*at).UTC().Truncate(time.Microsecond)
-				*at = &utc
-			}
-		}
-		if *window.from != nil && *window.to != nil && !(*window.from).Before(**window.to) {
-			return &InvalidError{window.name + "_to", "want a time after " + window.name + "_from"}
+	for _, at := range []**time.Time{&f.CreatedFrom, &f.CreatedTo, &f.SettledFrom, &f.SettledTo} {
+		if *at != nil {
+			*at = new((*at).UTC().Truncate(time.Microsecond))
 		}
 	}
-	return nil
+	if f.CreatedFrom != nil && f.CreatedTo != nil && !f.CreatedFrom.Before(*f.CreatedTo) {
+		return f, &InvalidError{"created_to", "want a time after created_from"}
+	}
+	if f.SettledFrom != nil && f.SettledTo != nil && !f.SettledFrom.Before(*f.SettledTo) {
+		return f, &InvalidError{"settled_to", "want a time after settled_from"}
+	}
+	return f, nil
 }
 
 // encode is the filter as it is stored, and its digest: equal for equal selections.
