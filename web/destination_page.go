@@ -62,6 +62,7 @@ type destinationModel struct {
 	Attention  *attention
 	Deliveries []deliveryRow
 	Overlap    string
+	History    []auditLineView // only for administrators, like the audit log
 }
 
 func (s *Server) destinationPage(c echo.Context) error {
@@ -85,6 +86,11 @@ func (s *Server) destinationPage(c echo.Context) error {
 	}
 	if m.Deliveries, err = s.recentDeliveries(ctx, d.RowID, 15); err != nil {
 		return err
+	}
+	if m.Frame.Can(ui.Administrator) {
+		if m.History, err = s.destinationHistory(ctx, d.RowID, 5); err != nil {
+			return err
+		}
 	}
 	return renderLive(c, destinationView(m), destinationRegion(m))
 }

@@ -49,6 +49,25 @@ func (s *Server) panelRoutes() []route {
 
 		{get, "/discovery", viewer, s.discoveryPage},
 
+		{get, "/account", viewer, s.accountPage},
+		{post, "/account/password", viewer, s.accountPassword},
+		{post, "/account/sessions/:id/revoke", viewer, s.accountSessionRevoke},
+		{post, "/account/sessions/revoke-others", viewer, s.accountSessionRevokeOthers},
+
+		{get, "/people", administrator, s.peoplePage},
+		{post, "/people", administrator, s.peopleInvite},
+		{post, "/people/:id/role", administrator, s.personRole},
+		{post, "/people/:id/deactivate", administrator, s.personDeactivate},
+		{post, "/people/:id/reactivate", administrator, s.personReactivate},
+		{post, "/people/:id/password", administrator, s.personPasswordLink},
+		{post, "/invitations/:id/revoke", administrator, s.invitationRevoke},
+		{get, "/sessions", administrator, s.sessionsPage},
+		{post, "/sessions/:id/revoke", administrator, s.sessionRevoke},
+
+		{get, "/audit", administrator, s.auditListPage},
+		{get, "/audit/export.csv", administrator, s.auditExportCSV},
+		{get, "/audit/export.ndjson", administrator, s.auditExportNDJSON},
+
 		{get, "/tokens", administrator, s.tokenPage},
 		{post, "/tokens", administrator, s.tokenCreate},
 		{post, "/tokens/:id/revoke", administrator, s.tokenRevoke},

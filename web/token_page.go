@@ -30,7 +30,7 @@ func (s *Server) tokenPage(c echo.Context) error {
 }
 
 func (s *Server) showTokens(c echo.Context, status int, m tokenModel) error {
-	m.Frame, m.BaseURL = s.frame(c, "tokens", "API tokens"), baseURL(c)
+	m.Frame, m.BaseURL = s.frame(c, "administration", "API tokens"), baseURL(c)
 	var err error
 	if m.Tokens, err = s.listTokens(c.Request().Context(), 0, maxTokens); err != nil {
 		return err

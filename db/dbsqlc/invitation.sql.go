@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const InvitationDeleteExpired = `-- name: InvitationDeleteExpired :exec
@@ -19,40 +20,173 @@ func (q *Queries) InvitationDeleteExpired(ctx context.Context, db DBTX) error {
 }
 
 const InvitationGet = `-- name: InvitationGet :one
-SELECT (used_at IS NOT NULL)::bool AS used, (expires_at <= now())::bool AS expired FROM invitation WHERE token_hash = $1
+SELECT i.role, i.note, coalesce(i.invited_by, '')::text AS invited_by, (i.invited_by IS NULL)::bool AS first, coalesce(o.name, '')::text AS operator,
+    (i.used_at IS NOT NULL)::bool AS used, (i.expires_at <= now())::bool AS expired, (i.revoked_at IS NOT NULL)::bool AS revoked
+FROM invitation i LEFT JOIN operator o ON o.id = i.operator_id
+WHERE i.token_hash = $1
 `
 
 type InvitationGetRow struct {
-	Used    bool
-	Expired bool
+	Role      string
+	Note      string
+	InvitedBy string
+	First     bool
+	Operator  string
+	Used      bool
+	Expired   bool
+	Revoked   bool
 }
 
+// What a link is good for. first: it makes the first administrator.
 func (q *Queries) InvitationGet(ctx context.Context, db DBTX, tokenHash []byte) (InvitationGetRow, error) {
 	row := db.QueryRow(ctx, InvitationGet, tokenHash)
 	var i InvitationGetRow
-	err := row.Scan(&i.Used, &i.Expired)
+	err := row.Scan(
+		&i.Role,
+		&i.Note,
+		&i.InvitedBy,
+		&i.First,
+		&i.Operator,
+		&i.Used,
+		&i.Expired,
+		&i.Revoked,
+	)
 	return i, err
 }
 
-const InvitationInsert = `-- name: InvitationInsert :exec
-INSERT INTO invitation (token_hash, expires_at) VALUES ($1, now() + interval '24 hours')
+const InvitationInsert = `-- name: InvitationInsert :one
+INSERT INTO invitation (token_hash, expires_at, role, invited_by, note, operator_id)
+SELECT $1, now() + p.hours * interval '1 hour', $2, $3, $4, $5::bigint
+FROM (SELECT $6::int AS hours) p
+RETURNING id::bigint AS id, expires_at
 `
 
-func (q *Queries) InvitationInsert(ctx context.Context, db DBTX, tokenHash []byte) error {
-	_, err := db.Exec(ctx, InvitationInsert, tokenHash)
+type InvitationInsertParams struct {
+	TokenHash  []byte
+	Role       string
+	InvitedBy  *string
+	Note       string
+	OperatorID *int64
+	Hours      int32
+}
+
+type InvitationInsertRow struct {
+	ID        int64
+	ExpiresAt time.Time
+}
+
+func (q *Queries) InvitationInsert(ctx context.Context, db DBTX, arg InvitationInsertParams) (InvitationInsertRow, error) {
+	row := db.QueryRow(ctx, InvitationInsert,
+		arg.TokenHash,
+		arg.Role,
+		arg.InvitedBy,
+		arg.Note,
+		arg.OperatorID,
+		arg.Hours,
+	)
+	var i InvitationInsertRow
+	err := row.Scan(&i.ID, &i.ExpiresAt)
+	return i, err
+}
+
+const InvitationListOpen = `-- name: InvitationListOpen :many
+SELECT i.id::bigint AS id, i.role, i.note, coalesce(i.invited_by, '')::text AS invited_by, coalesce(o.name, '')::text AS operator, i.created_at, i.expires_at
+FROM invitation i LEFT JOIN operator o ON o.id = i.operator_id
+WHERE i.used_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > now() ORDER BY i.id DESC LIMIT $1
+`
+
+type InvitationListOpenRow struct {
+	ID        int64
+	Role      string
+	Note      string
+	InvitedBy string
+	Operator  string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+func (q *Queries) InvitationListOpen(ctx context.Context, db DBTX, max int32) ([]InvitationListOpenRow, error) {
+	rows, err := db.Query(ctx, InvitationListOpen, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []InvitationListOpenRow{}
+	for rows.Next() {
+		var i InvitationListOpenRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Role,
+			&i.Note,
+			&i.InvitedBy,
+			&i.Operator,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const InvitationRevoke = `-- name: InvitationRevoke :one
+UPDATE invitation SET revoked_at = now()
+WHERE id = $1::bigint AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now()
+RETURNING id::bigint AS id, role, note
+`
+
+type InvitationRevokeRow struct {
+	ID   int64
+	Role string
+	Note string
+}
+
+func (q *Queries) InvitationRevoke(ctx context.Context, db DBTX, id int64) (InvitationRevokeRow, error) {
+	row := db.QueryRow(ctx, InvitationRevoke, id)
+	var i InvitationRevokeRow
+	err := row.Scan(&i.ID, &i.Role, &i.Note)
+	return i, err
+}
+
+const InvitationRevokeByOperator = `-- name: InvitationRevokeByOperator :exec
+UPDATE invitation SET revoked_at = now() WHERE operator_id = $1::bigint AND used_at IS NULL AND revoked_at IS NULL
+`
+
+// Links to choose a new password with, of somebody who gets another one, or may not sign in any more.
+func (q *Queries) InvitationRevokeByOperator(ctx context.Context, db DBTX, operatorID int64) error {
+	_, err := db.Exec(ctx, InvitationRevokeByOperator, operatorID)
 	return err
 }
 
-const InvitationUse = `-- name: InvitationUse :execrows
+const InvitationUse = `-- name: InvitationUse :one
 UPDATE invitation SET used_at = now()
-WHERE token_hash = $1 AND used_at IS NULL AND expires_at > now() AND NOT EXISTS (SELECT 1 FROM operator)
+WHERE token_hash = $1 AND used_at IS NULL AND revoked_at IS NULL AND expires_at > now()
+  AND (invited_by IS NOT NULL OR NOT EXISTS (SELECT 1 FROM operator))
+RETURNING id::bigint AS id, role, note, coalesce(invited_by, '')::text AS invited_by, operator_id
 `
 
-// The row lock decides between two who follow the same link at once; the first operator made also ends every other link.
-func (q *Queries) InvitationUse(ctx context.Context, db DBTX, tokenHash []byte) (int64, error) {
-	result, err := db.Exec(ctx, InvitationUse, tokenHash)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type InvitationUseRow struct {
+	ID         int64
+	Role       string
+	Note       string
+	InvitedBy  string
+	OperatorID *int64
+}
+
+// The row lock decides between two who follow the same link at once; the first operator made also ends every other link to make one.
+func (q *Queries) InvitationUse(ctx context.Context, db DBTX, tokenHash []byte) (InvitationUseRow, error) {
+	row := db.QueryRow(ctx, InvitationUse, tokenHash)
+	var i InvitationUseRow
+	err := row.Scan(
+		&i.ID,
+		&i.Role,
+		&i.Note,
+		&i.InvitedBy,
+		&i.OperatorID,
+	)
+	return i, err
 }

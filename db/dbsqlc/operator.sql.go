@@ -80,6 +80,136 @@ func (q *Queries) OperatorInsert(ctx context.Context, db DBTX, arg OperatorInser
 	return id, err
 }
 
+const OperatorList = `-- name: OperatorList :many
+SELECT o.id, o.name, o.role, o.created_at, o.last_login_at, o.deactivated_at, (o.locked_until IS NOT NULL AND o.locked_until > now())::bool AS locked,
+    (SELECT count(*) FROM session s WHERE s.operator_id = o.id AND s.revoked_at IS NULL AND s.expires_at > now())::int AS sessions
+FROM operator o
+WHERE (o.deactivated_at IS NOT NULL, o.name) > ($1::bool, $2::text)
+ORDER BY (o.deactivated_at IS NOT NULL), o.name LIMIT $3
+`
+
+type OperatorListParams struct {
+	AfterDeactivated bool
+	AfterName        string
+	Max              int32
+}
+
+type OperatorListRow struct {
+	ID            int64
+	Name          string
+	Role          string
+	CreatedAt     time.Time
+	LastLoginAt   *time.Time
+	DeactivatedAt *time.Time
+	Locked        bool
+	Sessions      int32
+}
+
+// Everybody, those who can sign in first, with their sessions.
+func (q *Queries) OperatorList(ctx context.Context, db DBTX, arg OperatorListParams) ([]OperatorListRow, error) {
+	rows, err := db.Query(ctx, OperatorList, arg.AfterDeactivated, arg.AfterName, arg.Max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OperatorListRow{}
+	for rows.Next() {
+		var i OperatorListRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Role,
+			&i.CreatedAt,
+			&i.LastLoginAt,
+			&i.DeactivatedAt,
+			&i.Locked,
+			&i.Sessions,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const OperatorLock = `-- name: OperatorLock :one
+SELECT id, name, role, deactivated_at FROM operator WHERE id = $1 FOR UPDATE
+`
+
+type OperatorLockRow struct {
+	ID            int64
+	Name          string
+	Role          string
+	DeactivatedAt *time.Time
+}
+
+func (q *Queries) OperatorLock(ctx context.Context, db DBTX, id int64) (OperatorLockRow, error) {
+	row := db.QueryRow(ctx, OperatorLock, id)
+	var i OperatorLockRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Role,
+		&i.DeactivatedAt,
+	)
+	return i, err
+}
+
+const OperatorLockAdministrators = `-- name: OperatorLockAdministrators :many
+SELECT id FROM operator WHERE role = 'administrator' AND deactivated_at IS NULL ORDER BY id FOR UPDATE
+`
+
+// In the order of their ids, so that two who each take away the other's role wait for each other, and the second finds out.
+func (q *Queries) OperatorLockAdministrators(ctx context.Context, db DBTX) ([]int64, error) {
+	rows, err := db.Query(ctx, OperatorLockAdministrators)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const OperatorSetActive = `-- name: OperatorSetActive :exec
+UPDATE operator SET deactivated_at = CASE WHEN $1::bool THEN NULL ELSE now() END, failures = 0, locked_until = NULL WHERE id = $2
+`
+
+func (q *Queries) OperatorSetActive(ctx context.Context, db DBTX, active bool, iD int64) error {
+	_, err := db.Exec(ctx, OperatorSetActive, active, iD)
+	return err
+}
+
+const OperatorSetPassword = `-- name: OperatorSetPassword :exec
+UPDATE operator SET password_hash = $1, password_changed_at = now(), failures = 0, locked_until = NULL WHERE id = $2
+`
+
+func (q *Queries) OperatorSetPassword(ctx context.Context, db DBTX, passwordHash string, iD int64) error {
+	_, err := db.Exec(ctx, OperatorSetPassword, passwordHash, iD)
+	return err
+}
+
+const OperatorSetRole = `-- name: OperatorSetRole :exec
+UPDATE operator SET role = $1 WHERE id = $2
+`
+
+func (q *Queries) OperatorSetRole(ctx context.Context, db DBTX, role string, iD int64) error {
+	_, err := db.Exec(ctx, OperatorSetRole, role, iD)
+	return err
+}
+
 const OperatorSignedIn = `-- name: OperatorSignedIn :exec
 UPDATE operator SET failures = 0, locked_until = NULL, last_login_at = now() WHERE id = $1
 `

@@ -31,16 +31,16 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, tokenHash string) ([]
 }
 
 const SessionListLive = `-- name: SessionListLive :many
-SELECT s.id, s.token_hash, s.operator_id, o.name AS operator, s.created_at, s.seen_at, s.expires_at, s.address, s.user_agent
+SELECT s.id::bigint AS id, s.token_hash, o.id AS operator_id, o.name AS operator, s.created_at, s.seen_at, s.expires_at, s.address, s.user_agent
 FROM session s JOIN operator o ON o.id = s.operator_id
 WHERE s.expires_at > now() AND s.revoked_at IS NULL AND ($1::bigint IS NULL OR s.operator_id = $1)
 ORDER BY s.seen_at DESC, s.id LIMIT $2
 `
 
 type SessionListLiveRow struct {
-	ID         *int64
+	ID         int64
 	TokenHash  string
-	OperatorID *int64
+	OperatorID int64
 	Operator   string
 	CreatedAt  time.Time
 	SeenAt     time.Time
@@ -83,7 +83,7 @@ func (q *Queries) SessionListLive(ctx context.Context, db DBTX, operatorID *int6
 const SessionRevoke = `-- name: SessionRevoke :one
 UPDATE session s SET revoked_at = now(), data = ''
 FROM operator o
-WHERE s.id = $1 AND o.id = s.operator_id AND s.revoked_at IS NULL AND s.expires_at > now()
+WHERE s.id = $1::bigint AND o.id = s.operator_id AND s.revoked_at IS NULL AND s.expires_at > now()
   AND ($2::bigint IS NULL OR s.operator_id = $2)
 RETURNING o.id AS operator_id, o.name AS operator, s.address, s.user_agent
 `
@@ -96,7 +96,7 @@ type SessionRevokeRow struct {
 }
 
 // One session, of one operator where that is given. What it held is forgotten; the row stays, see SessionUpsert.
-func (q *Queries) SessionRevoke(ctx context.Context, db DBTX, iD *int64, operatorID *int64) (SessionRevokeRow, error) {
+func (q *Queries) SessionRevoke(ctx context.Context, db DBTX, iD int64, operatorID *int64) (SessionRevokeRow, error) {
 	row := db.QueryRow(ctx, SessionRevoke, iD, operatorID)
 	var i SessionRevokeRow
 	err := row.Scan(

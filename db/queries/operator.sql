@@ -10,6 +10,30 @@ SELECT id, name, role, deactivated_at, (locked_until IS NOT NULL AND locked_unti
 -- name: OperatorInsert :one
 INSERT INTO operator (name, password_hash, role, last_login_at) VALUES (@name, @password_hash, @role, now()) RETURNING id;
 
+-- name: OperatorList :many
+-- Everybody, those who can sign in first, with their sessions.
+SELECT o.id, o.name, o.role, o.created_at, o.last_login_at, o.deactivated_at, (o.locked_until IS NOT NULL AND o.locked_until > now())::bool AS locked,
+    (SELECT count(*) FROM session s WHERE s.operator_id = o.id AND s.revoked_at IS NULL AND s.expires_at > now())::int AS sessions
+FROM operator o
+WHERE (o.deactivated_at IS NOT NULL, o.name) > (@after_deactivated::bool, @after_name::text)
+ORDER BY (o.deactivated_at IS NOT NULL), o.name LIMIT @max;
+
+-- name: OperatorLock :one
+SELECT id, name, role, deactivated_at FROM operator WHERE id = @id FOR UPDATE;
+
+-- name: OperatorLockAdministrators :many
+-- In the order of their ids, so that two who each take away the other's role wait for each other, and the second finds out.
+SELECT id FROM operator WHERE role = 'administrator' AND deactivated_at IS NULL ORDER BY id FOR UPDATE;
+
+-- name: OperatorSetActive :exec
+UPDATE operator SET deactivated_at = CASE WHEN @active::bool THEN NULL ELSE now() END, failures = 0, locked_until = NULL WHERE id = @id;
+
+-- name: OperatorSetPassword :exec
+UPDATE operator SET password_hash = @password_hash, password_changed_at = now(), failures = 0, locked_until = NULL WHERE id = @id;
+
+-- name: OperatorSetRole :exec
+UPDATE operator SET role = @role WHERE id = @id;
+
 -- name: OperatorSignedIn :exec
 UPDATE operator SET failures = 0, locked_until = NULL, last_login_at = now() WHERE id = @id;
 

@@ -6,7 +6,7 @@ SELECT data FROM session WHERE token_hash = @token_hash AND expires_at > now() A
 
 -- name: SessionListLive :many
 -- The sessions of one operator, or of everybody, the last seen first.
-SELECT s.id, s.token_hash, s.operator_id, o.name AS operator, s.created_at, s.seen_at, s.expires_at, s.address, s.user_agent
+SELECT s.id::bigint AS id, s.token_hash, o.id AS operator_id, o.name AS operator, s.created_at, s.seen_at, s.expires_at, s.address, s.user_agent
 FROM session s JOIN operator o ON o.id = s.operator_id
 WHERE s.expires_at > now() AND s.revoked_at IS NULL AND (sqlc.narg('operator_id')::bigint IS NULL OR s.operator_id = sqlc.narg('operator_id'))
 ORDER BY s.seen_at DESC, s.id LIMIT @max;
@@ -15,7 +15,7 @@ ORDER BY s.seen_at DESC, s.id LIMIT @max;
 -- One session, of one operator where that is given. What it held is forgotten; the row stays, see SessionUpsert.
 UPDATE session s SET revoked_at = now(), data = ''
 FROM operator o
-WHERE s.id = @id AND o.id = s.operator_id AND s.revoked_at IS NULL AND s.expires_at > now()
+WHERE s.id = @id::bigint AND o.id = s.operator_id AND s.revoked_at IS NULL AND s.expires_at > now()
   AND (sqlc.narg('operator_id')::bigint IS NULL OR s.operator_id = sqlc.narg('operator_id'))
 RETURNING o.id AS operator_id, o.name AS operator, s.address, s.user_agent;
 

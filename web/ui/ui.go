@@ -34,7 +34,7 @@ var sections = []struct {
 	{"destinations", "Destinations", "/destinations", Viewer},
 	{"deliveries", "Deliveries", "/deliveries", Viewer},
 	{"discovery", "Discovery", "/discovery", Viewer},
-	{"tokens", "API tokens", "/tokens", Administrator},
+	{"administration", "Administration", "/people", Administrator},
 }
 
 func current(is bool) templ.Attributes {
