@@ -26,7 +26,7 @@ Start with "weir demo" to see it at work, or with "weir serve" to use it: neithe
 		newReplayCommand(),
 		newReceiverCommand(),
 		newBenchCommand(),
-		newTokenCommand(),
+		newTokenCommand(), newInviteCommand(),
 	)
 	return root
 }

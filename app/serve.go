@@ -115,6 +115,7 @@ func (r *running) listen(ctx context.Context, failed chan<- error) (stop func(),
 	site, err := web.New(web.Options{
 		Pool: r.store.pool, Engine: r.engine, Keyring: r.store.keyring, Guard: webhook.Guard{Allow: r.config.allowed}, Log: r.log,
 		BodyLimit: r.config.BodyLimit, Version: version(), SecureCookies: r.config.SecureCookies,
+		TrustedProxies: r.config.trusted, AuditDays: r.config.AuditDays, Settings: r.config.shown(), KeySource: r.config.keySource(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make web server: %w", err)

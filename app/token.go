@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"weir/web"
@@ -10,6 +12,7 @@ func newTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "token", Short: "Manage tokens of the API"}
 	var name string
 	var scopes []string
+	var days int
 	create := &cobra.Command{
 		Use:   "create --name NAME --scope SCOPE",
 		Short: "Make a token; it is the last word of the output and is shown only now",
@@ -20,7 +23,12 @@ func newTokenCommand() *cobra.Command {
 				return err
 			}
 			defer store.close(log)
-			token, err := web.CreateToken(web.AsCommand(cmd.Context(), whoami()), store.pool, name, scopes)
+			var expires *time.Time
+			if cmd.Flags().Changed("days") {
+				until := time.Now().AddDate(0, 0, days).UTC()
+				expires = &until
+			}
+			token, err := web.CreateTokenUntil(web.AsCommand(cmd.Context(), whoami()), store.pool, name, scopes, expires)
 			if err != nil {
 				return err
 			}
@@ -30,6 +38,7 @@ func newTokenCommand() *cobra.Command {
 	}
 	create.Flags().StringVar(&name, "name", "", "what it is for")
 	create.Flags().StringSliceVar(&scopes, "scope", nil, "publish (hand in events), read, operate (pause, resume, test, replay), or admin (all)")
+	create.Flags().IntVar(&days, "days", 0, "after how many days it stops working; never, if left out")
 	for _, required := range []string{"name", "scope"} {
 		if err := create.MarkFlagRequired(required); err != nil {
 			panic(err) // a flag named above does not exist

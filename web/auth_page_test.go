@@ -54,11 +54,17 @@ func newPanel(t *testing.T) *panel {
 		Pool: pool, Engine: engine, Keyring: ring, Log: log, Version: "test", Guard: webhook.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 	})
 	require.NoError(t, err)
-	web := httptest.NewServer(server.Handler())
-	t.Cleanup(web.Close)
-	p := &panel{t: t, pool: pool, server: server, url: web.URL, log: logged}
-	p.client = p.browser()
+	p := &panel{t: t, pool: pool, log: logged}
+	p.serve(server)
 	return p
+}
+
+// serve answers at an address of its own, to a browser of its own.
+func (p *panel) serve(server *Server) {
+	web := httptest.NewServer(server.Handler())
+	p.t.Cleanup(web.Close)
+	p.server, p.url = server, web.URL
+	p.client = p.browser()
 }
 
 // browser is a client of its own, with its own cookies; it does not follow redirects.

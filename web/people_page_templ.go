@@ -35,7 +35,7 @@ func adminTabs(here string) templ.Component {
 		}
 		for _, t := range []struct{ key, label, href string }{
 			{"people", "People", "/people"}, {"sessions", "Sessions", "/sessions"}, {"tokens", "API tokens", "/tokens"},
-			{"audit", "Audit log", "/audit"},
+			{"audit", "Audit log", "/audit"}, {"settings", "Settings", "/settings"},
 		} {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<li><a href=\"")
 			if templ_7745c5c3_Err != nil {
@@ -534,7 +534,7 @@ func personRow(m peopleModel, o personRowModel, id string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if o.ID == m.Self {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "<span class=\"soft\">you</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "<span class=\"sub\">you</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -64,6 +64,7 @@ func (s *Server) panelRoutes() []route {
 		{get, "/sessions", administrator, s.sessionsPage},
 		{post, "/sessions/:id/revoke", administrator, s.sessionRevoke},
 
+		{get, "/settings", administrator, s.settingsPage},
 		{get, "/audit", administrator, s.auditListPage},
 		{get, "/audit/export.csv", administrator, s.auditExportCSV},
 		{get, "/audit/export.ndjson", administrator, s.auditExportNDJSON},

@@ -37,6 +37,9 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// AuditDays is how long the audit log is kept, 30 at least; 0: for good.
 	AuditDays int
+	// Settings and KeySource are for the page of settings: what the process runs with, and where its keys come from. Never a secret.
+	Settings  []Setting
+	KeySource string
 }
 
 // Server is the HTTP face of Weir. Make it with New.

@@ -39,16 +39,28 @@ type Token struct {
 	Hint       string     `json:"hint" doc:"The last four characters."`
 	Scopes     []string   `json:"scopes"`
 	CreatedAt  time.Time  `json:"created_at"`
+	CreatedBy  string     `json:"created_by" doc:"Who made it; empty where that is not on record."`
 	LastUsedAt *time.Time `json:"last_used_at" doc:"To the minute."`
+	ExpiresAt  *time.Time `json:"expires_at" doc:"null: it works until it is revoked."`
 }
 
 // CreateToken makes an API token and returns its text, which is kept nowhere: only its hash is stored.
 func CreateToken(ctx context.Context, pool *pgxpool.Pool, name string, scopes []string) (string, error) {
-	text, _, err := createToken(ctx, pool, name, scopes)
+	return CreateTokenUntil(ctx, pool, name, scopes, nil)
+}
+
+// CreateTokenUntil is CreateToken for one that stops working at a time; nil: never.
+func CreateTokenUntil(ctx context.Context, pool *pgxpool.Pool, name string, scopes []string, expires *time.Time) (string, error) {
+	text, _, err := createToken(ctx, pool, name, scopes, expires)
 	return text, err
 }
 
-func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []string) (string, Token, error) {
+const maxTokenLife = 10 * 366 * 24 * time.Hour
+
+func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []string, expires *time.Time) (string, Token, error) {
+	if expires != nil && (time.Until(*expires) < time.Minute || time.Until(*expires) > maxTokenLife) {
+		return "", Token{}, &jobs.InvalidError{Field: "expires_at", Problem: "want a time in the next ten years, a minute from now at least; leave it out for never"}
+	}
 	name = strings.TrimSpace(name)
 	if err := checkName("name", name, 100); err != nil {
 		return "", Token{}, err
@@ -69,7 +81,7 @@ func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []
 	var token Token
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		row, err := dbsqlc.New().APITokenInsert(ctx, tx, dbsqlc.APITokenInsertParams{
-			Name: name, TokenHash: hashToken(text), Hint: text[len(text)-4:], Scopes: wanted,
+			Name: name, TokenHash: hashToken(text), Hint: text[len(text)-4:], Scopes: wanted, ExpiresAt: expires, CreatedBy: whoOf(ctx).name,
 		})
 		if err != nil {
 			return fmt.Errorf("insert token: %w", err)
@@ -82,7 +94,13 @@ func createToken(ctx context.Context, pool *pgxpool.Pool, name string, wanted []
 
 func (t Token) object() auditObject { return auditObject{"token", t.ID, t.Name} }
 
-func (t Token) facts() facts { return facts{"scopes": t.Scopes, "hint": "…" + t.Hint} }
+func (t Token) facts() facts {
+	f := facts{"scopes": t.Scopes, "hint": "…" + t.Hint, "expires_at": "never"}
+	if t.ExpiresAt != nil {
+		f["expires_at"] = t.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	return f
+}
 
 func hashToken(text string) []byte {
 	sum := sha256.Sum256([]byte(text))
@@ -118,7 +136,8 @@ func (s *Server) revokeToken(ctx context.Context, id int64) error {
 
 func tokenOf(row dbsqlc.APITokenListRow) Token {
 	return Token{
-		ID: formatID(idToken, row.ID), Name: row.Name, Hint: row.Hint, Scopes: row.Scopes, CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt,
+		ID: formatID(idToken, row.ID), Name: row.Name, Hint: row.Hint, Scopes: row.Scopes, CreatedAt: row.CreatedAt, CreatedBy: row.CreatedBy,
+		LastUsedAt: row.LastUsedAt, ExpiresAt: row.ExpiresAt,
 	}
 }
 
@@ -140,6 +159,9 @@ func (s *Server) authorize(ctx context.Context, header, scope string) (who, erro
 	}
 	if err != nil {
 		return who{}, fmt.Errorf("look up token: %w", err)
+	}
+	if row.Expired {
+		return who{}, unauthorized("This token has expired.")
 	}
 	if row.Stale {
 		if err := s.queries.APITokenTouch(ctx, s.Pool, row.ID); err != nil {

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -18,8 +19,9 @@ func (s *Server) mountTokens(api huma.API) {
 }
 
 type tokenBody struct {
-	Name   string   `json:"name"`
-	Scopes []string `json:"scopes" enum:"publish,read,operate,admin"`
+	Name      string     `json:"name"`
+	Scopes    []string   `json:"scopes" enum:"publish,read,operate,admin"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it stops working; never, if left out."`
 }
 
 type createTokenOutput struct {
@@ -36,7 +38,7 @@ func (s *Server) apiCreateToken(ctx context.Context, in *RawInput) (*createToken
 	}
 	out := &createTokenOutput{}
 	var err error
-	out.Body.Text, out.Body.Token, err = createToken(ctx, s.Pool, body.Name, body.Scopes)
+	out.Body.Text, out.Body.Token, err = createToken(ctx, s.Pool, body.Name, body.Scopes, body.ExpiresAt)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package web
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -17,6 +19,7 @@ type tokenModel struct {
 	More    bool
 	Name    string
 	Scopes  map[string]bool
+	Days    string // until it expires; empty: never
 	Errors  map[string]string
 	Made    string // the new token's text, shown once
 	MadeFor string
@@ -44,12 +47,20 @@ func (s *Server) tokenCreate(c echo.Context) error {
 	if err := parseForm(c); err != nil {
 		return err
 	}
-	m := tokenModel{Name: c.FormValue("name"), Scopes: map[string]bool{}, Errors: map[string]string{}}
+	m := tokenModel{Name: c.FormValue("name"), Days: c.FormValue("days"), Scopes: map[string]bool{}, Errors: map[string]string{}}
 	wanted := c.Request().PostForm["scopes"]
 	for _, scope := range wanted {
 		m.Scopes[scope] = true
 	}
-	made, token, err := createToken(c.Request().Context(), s.Pool, m.Name, wanted)
+	var expires *time.Time
+	if m.Days != "" {
+		days, err := strconv.ParseUint(m.Days, 10, 16)
+		if err != nil {
+			return invalid("days", "want a number of days, or nothing for never")
+		}
+		expires = orNil(time.Now().Add(time.Duration(days) * 24 * time.Hour).UTC())
+	}
+	made, token, err := createToken(c.Request().Context(), s.Pool, m.Name, wanted, expires)
 	var invalid *jobs.InvalidError
 	if errors.As(err, &invalid) {
 		field, _, _ := strings.Cut(invalid.Field, "[")

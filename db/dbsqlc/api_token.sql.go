@@ -11,15 +11,16 @@ import (
 )
 
 const APITokenGetByHash = `-- name: APITokenGetByHash :one
-SELECT id, name, scopes, (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')::bool AS stale
+SELECT id, name, scopes, (expires_at IS NOT NULL AND expires_at <= now())::bool AS expired, (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')::bool AS stale
 FROM api_token WHERE token_hash = $1 AND revoked_at IS NULL
 `
 
 type APITokenGetByHashRow struct {
-	ID     int64
-	Name   string
-	Scopes []string
-	Stale  bool
+	ID      int64
+	Name    string
+	Scopes  []string
+	Expired bool
+	Stale   bool
 }
 
 // By the hash's unique index: nothing secret is compared byte by byte, so the time it takes tells nothing.
@@ -30,14 +31,16 @@ func (q *Queries) APITokenGetByHash(ctx context.Context, db DBTX, tokenHash []by
 		&i.ID,
 		&i.Name,
 		&i.Scopes,
+		&i.Expired,
 		&i.Stale,
 	)
 	return i, err
 }
 
 const APITokenInsert = `-- name: APITokenInsert :one
-INSERT INTO api_token (name, token_hash, hint, scopes) VALUES ($1, $2, $3, $4::text[])
-RETURNING id, name, hint, scopes, created_at, last_used_at
+INSERT INTO api_token (name, token_hash, hint, scopes, expires_at, created_by)
+VALUES ($1, $2, $3, $4::text[], $5, $6)
+RETURNING id, name, hint, scopes, created_at, created_by, last_used_at, expires_at
 `
 
 type APITokenInsertParams struct {
@@ -45,6 +48,8 @@ type APITokenInsertParams struct {
 	TokenHash []byte
 	Hint      string
 	Scopes    []string
+	ExpiresAt *time.Time
+	CreatedBy string
 }
 
 type APITokenInsertRow struct {
@@ -53,7 +58,9 @@ type APITokenInsertRow struct {
 	Hint       string
 	Scopes     []string
 	CreatedAt  time.Time
+	CreatedBy  string
 	LastUsedAt *time.Time
+	ExpiresAt  *time.Time
 }
 
 func (q *Queries) APITokenInsert(ctx context.Context, db DBTX, arg APITokenInsertParams) (APITokenInsertRow, error) {
@@ -62,6 +69,8 @@ func (q *Queries) APITokenInsert(ctx context.Context, db DBTX, arg APITokenInser
 		arg.TokenHash,
 		arg.Hint,
 		arg.Scopes,
+		arg.ExpiresAt,
+		arg.CreatedBy,
 	)
 	var i APITokenInsertRow
 	err := row.Scan(
@@ -70,13 +79,15 @@ func (q *Queries) APITokenInsert(ctx context.Context, db DBTX, arg APITokenInser
 		&i.Hint,
 		&i.Scopes,
 		&i.CreatedAt,
+		&i.CreatedBy,
 		&i.LastUsedAt,
+		&i.ExpiresAt,
 	)
 	return i, err
 }
 
 const APITokenList = `-- name: APITokenList :many
-SELECT id, name, hint, scopes, created_at, last_used_at FROM api_token
+SELECT id, name, hint, scopes, created_at, created_by, last_used_at, expires_at FROM api_token
 WHERE revoked_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
@@ -86,7 +97,9 @@ type APITokenListRow struct {
 	Hint       string
 	Scopes     []string
 	CreatedAt  time.Time
+	CreatedBy  string
 	LastUsedAt *time.Time
+	ExpiresAt  *time.Time
 }
 
 // Never the hash: what is not read cannot be shown.
@@ -105,7 +118,9 @@ func (q *Queries) APITokenList(ctx context.Context, db DBTX, after int64, max in
 			&i.Hint,
 			&i.Scopes,
 			&i.CreatedAt,
+			&i.CreatedBy,
 			&i.LastUsedAt,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -119,7 +134,7 @@ func (q *Queries) APITokenList(ctx context.Context, db DBTX, after int64, max in
 
 const APITokenRevoke = `-- name: APITokenRevoke :one
 UPDATE api_token SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL
-RETURNING id, name, hint, scopes, created_at, last_used_at
+RETURNING id, name, hint, scopes, created_at, created_by, last_used_at, expires_at
 `
 
 type APITokenRevokeRow struct {
@@ -128,7 +143,9 @@ type APITokenRevokeRow struct {
 	Hint       string
 	Scopes     []string
 	CreatedAt  time.Time
+	CreatedBy  string
 	LastUsedAt *time.Time
+	ExpiresAt  *time.Time
 }
 
 func (q *Queries) APITokenRevoke(ctx context.Context, db DBTX, id int64) (APITokenRevokeRow, error) {
@@ -140,7 +157,9 @@ func (q *Queries) APITokenRevoke(ctx context.Context, db DBTX, id int64) (APITok
 		&i.Hint,
 		&i.Scopes,
 		&i.CreatedAt,
+		&i.CreatedBy,
 		&i.LastUsedAt,
+		&i.ExpiresAt,
 	)
 	return i, err
 }

@@ -7,7 +7,41 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
+
+const SettingCountSealed = `-- name: SettingCountSealed :many
+SELECT kind::text AS kind, convert_from(substring(sealed FROM 3 FOR get_byte(sealed, 1)), 'UTF8')::text AS key_id, count(*)::int AS sealed FROM (
+    (SELECT 'secret' AS kind, sealed FROM secret LIMIT 10000) UNION ALL (SELECT 'header', sealed FROM header LIMIT 10000)
+) s WHERE length(sealed) > 2 GROUP BY 1, 2 ORDER BY 1, 2
+`
+
+type SettingCountSealedRow struct {
+	Kind   string
+	KeyID  string
+	Sealed int32
+}
+
+// How many values are sealed with which key. The key's id stands at the head of each, after its length. Counted up to 10,000 of each kind.
+func (q *Queries) SettingCountSealed(ctx context.Context, db DBTX) ([]SettingCountSealedRow, error) {
+	rows, err := db.Query(ctx, SettingCountSealed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SettingCountSealedRow{}
+	for rows.Next() {
+		var i SettingCountSealedRow
+		if err := rows.Scan(&i.Kind, &i.KeyID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const SettingGet = `-- name: SettingGet :one
 SELECT value FROM setting WHERE name = $1
@@ -18,6 +52,24 @@ func (q *Queries) SettingGet(ctx context.Context, db DBTX, name string) ([]byte,
 	var value []byte
 	err := row.Scan(&value)
 	return value, err
+}
+
+const SettingGetServer = `-- name: SettingGetServer :one
+SELECT current_setting('server_version')::text AS version, pg_database_size(current_database())::bigint AS bytes, now()::timestamptz AS now
+`
+
+type SettingGetServerRow struct {
+	Version string
+	Bytes   int64
+	Now     time.Time
+}
+
+// What the database says of itself, and the newest of our migrations that it has.
+func (q *Queries) SettingGetServer(ctx context.Context, db DBTX) (SettingGetServerRow, error) {
+	row := db.QueryRow(ctx, SettingGetServer)
+	var i SettingGetServerRow
+	err := row.Scan(&i.Version, &i.Bytes, &i.Now)
+	return i, err
 }
 
 const SettingInsert = `-- name: SettingInsert :exec
