@@ -225,6 +225,9 @@ func (p *page) insert(ctx context.Context, tx pgx.Tx, events []Event, ids []int6
 	if err != nil {
 		return err
 	}
+	if err := p.w.fanout.keys.index(ctx, tx, events, fresh); err != nil {
+		return err
+	}
 	if len(fresh) > 0 {
 		made, err := p.w.fanout.spread(ctx, tx, fresh, false)
 		if err != nil {

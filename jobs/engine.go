@@ -95,7 +95,7 @@ func New(o Options) (*Engine, error) {
 
 	e := &Engine{Options: o, pool: o.Pool, queries: dbsqlc.New(), process: fmt.Sprintf("w%08x", rand.Uint32())}
 	e.tally = newTally(e.pool, e.queries, o.Log)
-	fan := &fanout{queries: e.queries, tally: e.tally}
+	fan := &fanout{queries: e.queries, tally: e.tally, keys: &searchKeys{queries: e.queries}}
 	e.commits = newCommitter(e.pool, e.queries, e.process, e.tally)
 	e.limiter = newLimiter(e.pool, e.commits, o.Workers)
 	e.slow = newSlowTracker(e.pool, e.queries, o.Log, o.Workers)

@@ -16,6 +16,7 @@ const fanoutPage = 2000
 
 // fanout makes what events owe: per event and matching destination a ledger row and a unique job, in the caller's transaction.
 type fanout struct {
+	keys    *searchKeys
 	queries *dbsqlc.Queries
 	client  *river.Client[pgx.Tx]
 	ids     deliveryIDs

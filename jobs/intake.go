@@ -76,6 +76,9 @@ func (in *intake) commit(ctx context.Context, events []Event) (results []Result,
 		if len(fresh) == 0 {
 			return nil
 		}
+		if err := in.fanout.keys.index(ctx, tx, events, fresh); err != nil {
+			return err
+		}
 		_, err := in.fanout.spread(ctx, tx, fresh, false)
 		return err
 	})

@@ -294,8 +294,9 @@ func printableID(text string) string {
 
 // Page is one page of a list.
 type Page[T any] struct {
-	Items      []T     `json:"items"`
-	NextCursor *string `json:"next_cursor" doc:"Give it as cursor for the next page; null at the end. A page may have fewer items than asked for and still go on."`
+	Items      []T        `json:"items"`
+	NextCursor *string    `json:"next_cursor" doc:"Give it as cursor for the next page; null at the end. A page may have fewer items than asked for and still go on."`
+	SearchedTo *time.Time `json:"searched_to,omitempty" doc:"Given where the time was up before the page was full: everything newer has been looked at, and next_cursor goes on there."`
 }
 
 // PageInput is embedded by every list.

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"weir/db/dbsqlc"
@@ -58,127 +57,6 @@ type Attempt struct {
 }
 
 const maxAttemptLog = 200
-
-// deliveryFilter is what a list is of. Zero values do not filter.
-type deliveryFilter struct {
-	State         string
-	DestinationID int64
-	EventID       string
-	Subject       string
-	Before        int64 // 0: from the newest
-	Limit         int
-}
-
-// The states of a delivery; those that the index on attention has.
-var (
-	deliveryStates  = []string{"pending", "retrying", "delivered", "expired", "dead_lettered", "superseded", "cancelled"}
-	attentionStates = []string{"retrying", "expired", "dead_lettered", "superseded", "cancelled"}
-)
-
-// listDeliveries is one page, newest first, along whichever index the filter has.
-func (s *Server) listDeliveries(ctx context.Context, f deliveryFilter) (Page[Delivery], error) {
-	if f.State != "" && !slices.Contains(deliveryStates, f.State) {
-		return Page[Delivery]{}, invalid("state", "want pending, retrying, delivered, expired, dead_lettered, superseded or cancelled")
-	}
-	for _, field := range [][2]string{{"event", f.EventID}, {"subject", f.Subject}} {
-		if err := checkText(field[0], field[1]); err != nil {
-			return Page[Delivery]{}, err
-		}
-	}
-	ids, next, err := scanPage(f.Before, f.Limit, f.filters(), func(before int64, stretch, limit int32) (scanned, error) {
-		return s.scanDeliveries(ctx, f, before, stretch, limit)
-	})
-	if err != nil {
-		return Page[Delivery]{}, fmt.Errorf("list deliveries: %w", err)
-	}
-	items, err := s.viewDeliveries(ctx, ids)
-	return Page[Delivery]{Items: items, NextCursor: next}, err
-}
-
-// filters says whether anything is left to filter by, once scanDeliveries has chosen its index.
-func (f deliveryFilter) filters() bool {
-	if f.EventID != "" || f.Subject != "" {
-		return f.State != "" || f.DestinationID != 0
-	}
-	if slices.Contains(attentionStates, f.State) {
-		return f.DestinationID != 0
-	}
-	return f.State != ""
-}
-
-func (s *Server) scanDeliveries(ctx context.Context, f deliveryFilter, before int64, stretch, limit int32) (scanned, error) {
-	state, destination := orNil(f.State), orNil(f.DestinationID)
-	switch {
-	case f.EventID != "":
-		row, err := s.queries.DeliveryPageByEvent(ctx, s.Pool, dbsqlc.DeliveryPageByEventParams{
-			EventID: f.EventID, Subject: orNil(f.Subject), State: state, DestinationID: destination, Before: before, Stretch: stretch, Max: limit,
-		})
-		return scanned(row), err
-	case f.Subject != "":
-		row, err := s.queries.DeliveryPageBySubject(ctx, s.Pool, dbsqlc.DeliveryPageBySubjectParams{
-			Subject: f.Subject, State: state, DestinationID: destination, Before: before, Stretch: stretch, Max: limit,
-		})
-		return scanned(row), err
-	case slices.Contains(attentionStates, f.State):
-		row, err := s.queries.DeliveryPageByAttention(ctx, s.Pool, dbsqlc.DeliveryPageByAttentionParams{
-			Attention: f.State, DestinationID: destination, Before: before, Stretch: stretch, Max: limit,
-		})
-		return scanned(row), err
-	case f.DestinationID != 0:
-		row, err := s.queries.DeliveryPageByDestination(ctx, s.Pool, dbsqlc.DeliveryPageByDestinationParams{
-			DestinationID: f.DestinationID, State: state, Before: before, Stretch: stretch, Max: limit,
-		})
-		return scanned(row), err
-	default:
-		row, err := s.queries.DeliveryPage(ctx, s.Pool, dbsqlc.DeliveryPageParams{State: state, Before: before, Stretch: stretch, Max: limit})
-		return scanned(row), err
-	}
-}
-
-// scanned is one stretch of a table: how much was read, how far down, and what matched.
-type scanned struct {
-	Scanned int32
-	Floor   int64
-	Ids     []int64
-}
-
-// A filtered page begins with a short stretch, which is enough where the filter is not rare, and then takes longer ones.
-const (
-	minStretch = 1_000
-	maxStretch = 50_000
-	scanTime   = 700 * time.Millisecond
-)
-
-// scanPage fills a page from stretches. A page that is not full when the time is up goes on where it stopped: its cursor says so, and the
-// reader decides. So a filter that nothing matches costs a bounded time, whatever the table has grown to, and nothing is left out.
-func scanPage(before int64, limit int, filtered bool, scan func(before int64, stretch, limit int32) (scanned, error)) ([]int64, *string, error) {
-	limit = clampLimit(limit)
-	if before <= 0 {
-		before = firstPage
-	}
-	stretch := int32(limit + 1)
-	if filtered {
-		stretch = minStretch
-	}
-	ids := []int64{}
-	for start := time.Now(); ; {
-		part, err := scan(before, stretch, int32(limit+1-len(ids)))
-		if err != nil {
-			return nil, nil, err
-		}
-		ids = append(ids, part.Ids...)
-		switch {
-		case len(ids) > limit:
-			ids = ids[:limit]
-			return ids, orNil(formatCursor(ids[limit-1])), nil
-		case part.Scanned < stretch:
-			return ids, nil, nil
-		case time.Since(start) > scanTime:
-			return ids, orNil(formatCursor(part.Floor)), nil
-		}
-		before, stretch = part.Floor, min(4*stretch, maxStretch)
-	}
-}
 
 func (s *Server) viewDeliveries(ctx context.Context, ids []int64) ([]Delivery, error) {
 	if len(ids) == 0 {

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -16,21 +17,26 @@ type listDeliveriesInput struct {
 	PageInput
 	State       string `query:"state" enum:"pending,retrying,delivered,expired,dead_lettered,superseded,cancelled"`
 	Destination string `query:"destination" maxLength:"40"`
+	Lane        string `query:"lane" maxLength:"40"`
 	Event       string `query:"event" maxLength:"400"`
 	Subject     string `query:"subject" maxLength:"255"`
+	Type        string `query:"type" maxLength:"100" doc:"Exact, or shipment.* for everything below."`
+	Tenant      string `query:"tenant" maxLength:"100"`
+	Status      string `query:"status" maxLength:"4" doc:"The last answer: a status such as 503, a class such as 5xx, or none."`
+	ErrorClass  string `query:"error_class" maxLength:"60" doc:"Of the last attempt, such as timeout."`
+	TimeInput
 }
 
 func (s *Server) apiListDeliveries(ctx context.Context, in *listDeliveriesInput) (*pageOutput[Delivery], error) {
-	before, err := parseCursor(in.Cursor, firstPage)
-	if err != nil {
-		return nil, err
+	q := deliveryQuery{
+		State: in.State, Destination: in.Destination, Lane: in.Lane, Event: in.Event, Subject: in.Subject, Type: in.Type, Tenant: in.Tenant,
+		Status: in.Status, ErrorClass: in.ErrorClass, Since: in.Since, From: in.From, Until: in.Until,
 	}
-	filter := deliveryFilter{State: in.State, EventID: in.Event, Subject: in.Subject, Before: before, Limit: in.Limit}
-	if in.Destination != "" {
-		if filter.DestinationID, err = parseIDField(idDestination, "destination", in.Destination); err != nil {
-			return nil, err
-		}
+	filter, problems := q.parse(time.Now())
+	if len(problems) > 0 {
+		return nil, &problems[0]
 	}
+	filter.Cursor, filter.Limit = in.Cursor, in.Limit
 	page, err := s.listDeliveries(ctx, filter)
 	if err != nil {
 		return nil, err

@@ -101,7 +101,7 @@ func TestBadParametersNeverBreakAPage(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.Status, path)
 		require.Contains(t, res.Body, "<h1", path)
 	}
-	require.Contains(t, p.get("/deliveries?state=nope").Body, "There is no such state.")
+	require.Contains(t, p.get("/deliveries?state=nope").Body, "State: want pending, retrying")
 	for _, path := range []string{
 		"/deliveries/x", "/deliveries/dlv_0", "/deliveries/dlv_99999999999999999999", "/deliveries/dlv_5/payload", "/destinations/%00", "/destinations/%FF",
 		"/destinations/dst_7", "/destinations/dst_7/edit", "/destinations/%2e%2e%2f", "/nope",

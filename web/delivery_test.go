@@ -247,31 +247,38 @@ func TestWaitingFor(t *testing.T) {
 func TestScanPage(t *testing.T) {
 	t.Parallel()
 	// A table of ids 1 to 200000, of which every thousandth matches.
-	table := func(before int64, stretch, limit int32) (scanned, error) {
-		before = min(before, 200_001)
-		s := scanned{Floor: max(1, before-int64(stretch))}
-		s.Scanned = int32(before - s.Floor)
-		for id := before - 1; id >= s.Floor && len(s.Ids) < int(limit); id-- {
+	table := func(before place, length, limit int32) (stretch, error) {
+		top := min(before.Major, 200_001)
+		s := stretch{Floor: place{max(1, top-int64(length)), -1}, FloorAt: time.Unix(top, 0)}
+		s.Scanned = int32(top - s.Floor.Major)
+		for id := top - 1; id >= s.Floor.Major && len(s.IDs) < int(limit); id-- {
 			if id%1000 == 0 {
-				s.Ids = append(s.Ids, id)
+				s.IDs, s.Places = append(s.IDs, id), append(s.Places, place{id, -1})
 			}
 		}
 		return s, nil
 	}
-	var got []int64
-	for before := int64(0); ; {
-		ids, next, err := scanPage(before, 60, true, table)
-		require.NoError(t, err)
-		got = append(got, ids...)
-		if next == nil {
-			break
+	for name, budget := range map[string]time.Duration{"all the time there is": time.Hour, "no time": 0} {
+		var got []int64
+		cut := 0
+		for from := newest(false); ; {
+			page, err := scanPage(from, 60, true, budget, table)
+			require.NoError(t, err)
+			got = append(got, page.IDs...)
+			if page.SearchedTo != nil {
+				cut++
+			}
+			if page.Next == nil {
+				break
+			}
+			from, err = parsePlace(*page.cursor(), false)
+			require.NoError(t, err)
 		}
-		before, err = parseCursor(*next, 0)
-		require.NoError(t, err)
+		require.Len(t, got, 200, name)
+		require.EqualValues(t, 200_000, got[0])
+		require.EqualValues(t, 1000, got[199])
+		require.Equal(t, budget == 0, cut > 0, "a page that was cut short says so")
 	}
-	require.Len(t, got, 200)
-	require.EqualValues(t, 200_000, got[0])
-	require.EqualValues(t, 1000, got[199])
 }
 
 func TestExcerptText(t *testing.T) {

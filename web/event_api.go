@@ -55,12 +55,6 @@ type EventDetail struct {
 	Settled        bool       `json:"settled" doc:"Every delivery has ended, one way or another."`
 }
 
-type eventFilter struct {
-	Type, Subject, Tenant string
-	Before                int64 // 0: from the newest
-	Limit                 int
-}
-
 // eventBody is the envelope, for the OpenAPI document; jobs.ParseEvent reads it.
 type eventBody struct {
 	ID            string    `json:"id,omitempty" doc:"Yours, for life; made from type, subject and version if left out."`
@@ -109,57 +103,35 @@ func (s *Server) publishEvent(ctx context.Context, in *RawInput) (*publishOutput
 
 type listEventsInput struct {
 	PageInput
-	Type    string `query:"type" maxLength:"100"`
+	Type    string `query:"type" maxLength:"100" doc:"Exact, or shipment.* for everything below."`
 	Subject string `query:"subject" maxLength:"255"`
 	Tenant  string `query:"tenant" maxLength:"100"`
+	TimeInput
+	Key   string `query:"key" maxLength:"40" doc:"With value: the label of a search key, or nothing for any of them."`
+	Value string `query:"value" maxLength:"1000" doc:"What the payload has there, exactly; only its first 200 bytes count. See /search-keys."`
+}
+
+// TimeInput is embedded by lists that can be of a time.
+type TimeInput struct {
+	Since string `query:"since" maxLength:"20" doc:"Events that came within this time, such as 15m, 24h or 7d. From is stronger."`
+	From  string `query:"from" maxLength:"40" doc:"Events that came then or later (RFC 3339)."`
+	Until string `query:"until" maxLength:"40" doc:"Events that came before then (RFC 3339)."`
 }
 
 type pageOutput[T any] struct{ Body Page[T] }
 
 func (s *Server) apiListEvents(ctx context.Context, in *listEventsInput) (*pageOutput[Event], error) {
-	before, err := parseCursor(in.Cursor, firstPage)
-	if err != nil {
-		return nil, err
+	q := eventQuery{Type: in.Type, Subject: in.Subject, Tenant: in.Tenant, Since: in.Since, From: in.From, Until: in.Until, Key: in.Key, Value: in.Value}
+	filter, problems := q.parse(time.Now())
+	if len(problems) > 0 {
+		return nil, &problems[0]
 	}
-	page, err := s.listEvents(ctx, eventFilter{Type: in.Type, Subject: in.Subject, Tenant: in.Tenant, Before: before, Limit: in.Limit})
+	filter.Cursor, filter.Limit = in.Cursor, in.Limit
+	page, err := s.listEvents(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
 	return &pageOutput[Event]{page}, nil
-}
-
-// listEvents is one page of events, newest first.
-func (s *Server) listEvents(ctx context.Context, f eventFilter) (Page[Event], error) {
-	for _, field := range [][2]string{{"type", f.Type}, {"subject", f.Subject}, {"tenant", f.Tenant}} {
-		if err := checkText(field[0], field[1]); err != nil {
-			return Page[Event]{}, err
-		}
-	}
-	filtered := f.Type != "" || f.Tenant != ""
-	ids, next, err := scanPage(f.Before, f.Limit, filtered, func(before int64, stretch, limit int32) (scanned, error) {
-		if f.Subject != "" {
-			row, err := s.queries.EventPageBySubject(ctx, s.Pool, dbsqlc.EventPageBySubjectParams{
-				Subject: f.Subject, Type: orNil(f.Type), Tenant: orNil(f.Tenant), Before: before, Stretch: stretch, Max: limit,
-			})
-			return scanned(row), err
-		}
-		row, err := s.queries.EventPage(ctx, s.Pool, dbsqlc.EventPageParams{
-			Type: orNil(f.Type), Tenant: orNil(f.Tenant), Before: before, Stretch: stretch, Max: limit,
-		})
-		return scanned(row), err
-	})
-	if err != nil {
-		return Page[Event]{}, fmt.Errorf("list events: %w", err)
-	}
-	rows, err := s.queries.EventListMeta(ctx, s.Pool, ids)
-	if err != nil {
-		return Page[Event]{}, fmt.Errorf("load events: %w", err)
-	}
-	page := Page[Event]{Items: make([]Event, len(rows)), NextCursor: next}
-	for i, row := range rows {
-		page.Items[i] = eventOf(row)
-	}
-	return page, nil
 }
 
 func eventOf(row dbsqlc.EventListMetaRow) Event {
@@ -186,18 +158,12 @@ func (s *Server) apiGetEvent(ctx context.Context, in *eventInput) (*eventOutput,
 
 // getEvent is an event with its newest deliveries.
 func (s *Server) getEvent(ctx context.Context, id string) (EventDetail, error) {
-	if checkText("id", id) != nil {
-		return EventDetail{}, &jobs.NotFoundError{What: "event", ID: printableID(id)}
-	}
-	row, err := s.queries.EventGetMeta(ctx, s.Pool, id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return EventDetail{}, &jobs.NotFoundError{What: "event", ID: printableID(id)}
-	}
+	event, err := s.findEvent(ctx, id)
 	if err != nil {
-		return EventDetail{}, fmt.Errorf("load event: %w", err)
+		return EventDetail{}, err
 	}
 	// Before the deliveries: read after it, they have ended as well. The other way round one of them could end in between.
-	settled, err := s.queries.EventSettled(ctx, s.Pool, row.ID)
+	settled, err := s.queries.EventSettled(ctx, s.Pool, event.RowID)
 	if err != nil {
 		return EventDetail{}, fmt.Errorf("look whether the event has settled: %w", err)
 	}
@@ -205,9 +171,7 @@ func (s *Server) getEvent(ctx context.Context, id string) (EventDetail, error) {
 	if err != nil {
 		return EventDetail{}, err
 	}
-	return EventDetail{
-		Event: eventOf(dbsqlc.EventListMetaRow(row)), Deliveries: page.Items, MoreDeliveries: page.NextCursor != nil, Settled: settled,
-	}, nil
+	return EventDetail{Event: event, Deliveries: page.Items, MoreDeliveries: page.NextCursor != nil, Settled: settled}, nil
 }
 
 type payloadOutput struct {

@@ -43,9 +43,13 @@ func (s *Server) panelRoutes() []route {
 		{post, "/destinations/:id/test", operator, s.destinationTest},
 
 		{get, "/deliveries", viewer, s.deliveryListPage},
+		{get, "/deliveries/export", viewer, s.deliveryExport},
 		{get, "/deliveries/:id", viewer, s.deliveryPage},
 		{get, "/deliveries/:id/payload", viewer, s.deliveryPayload},
 		{post, "/deliveries/:id/replay", operator, s.deliveryReplay},
+
+		{post, "/views", viewer, s.viewSave},
+		{post, "/views/:id/delete", viewer, s.viewDelete},
 
 		{get, "/discovery", viewer, s.discoveryPage},
 

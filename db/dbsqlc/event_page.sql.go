@@ -10,6 +10,23 @@ import (
 	"time"
 )
 
+const EventFrom = `-- name: EventFrom :one
+SELECT id, created_at FROM event WHERE id >= $1 ORDER BY id LIMIT 1
+`
+
+type EventFromRow struct {
+	ID        int64
+	CreatedAt time.Time
+}
+
+// The first event from an id on, and when it came: ids rise with time, so a moment is found by halving.
+func (q *Queries) EventFrom(ctx context.Context, db DBTX, id int64) (EventFromRow, error) {
+	row := db.QueryRow(ctx, EventFrom, id)
+	var i EventFromRow
+	err := row.Scan(&i.ID, &i.CreatedAt)
+	return i, err
+}
+
 const EventGetMeta = `-- name: EventGetMeta :one
 
 SELECT id, event_id, tenant, type, subject, version, length(payload)::int AS bytes, occurred_at, expires_at, priority, created_at,
@@ -52,6 +69,17 @@ func (q *Queries) EventGetMeta(ctx context.Context, db DBTX, eventID string) (Ev
 		&i.FanningOut,
 	)
 	return i, err
+}
+
+const EventLast = `-- name: EventLast :one
+SELECT coalesce(max(id), 0)::bigint FROM event
+`
+
+func (q *Queries) EventLast(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, EventLast)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const EventListMeta = `-- name: EventListMeta :many
@@ -108,18 +136,73 @@ func (q *Queries) EventListMeta(ctx context.Context, db DBTX, ids []int64) ([]Ev
 	return items, nil
 }
 
+const EventListUnowed = `-- name: EventListUnowed :many
+SELECT d.id, d.name, d.tenant, d.created_at, coalesce(s.types, '{}')::text[] AS types, coalesce(s.tenants, '{}')::text[] AS tenants
+FROM destination d
+LEFT JOIN LATERAL (
+    SELECT array_agg(array_to_string(o.types, ', ') ORDER BY o.id) AS types, array_agg(coalesce(o.tenant, '') ORDER BY o.id) AS tenants
+    FROM subscription o WHERE o.destination_id = d.id
+) s ON true
+WHERE d.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM delivery o WHERE o.event_id = $1 AND o.destination_id = d.id)
+ORDER BY d.name, d.id LIMIT $2
+`
+
+type EventListUnowedRow struct {
+	ID        int64
+	Name      string
+	Tenant    *string
+	CreatedAt time.Time
+	Types     []string
+	Tenants   []string
+}
+
+// Destinations to which an event is not owed, with what decides it now: their tenant, and what they subscribe to.
+func (q *Queries) EventListUnowed(ctx context.Context, db DBTX, eventID int64, max int32) ([]EventListUnowedRow, error) {
+	rows, err := db.Query(ctx, EventListUnowed, eventID, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EventListUnowedRow{}
+	for rows.Next() {
+		var i EventListUnowedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Tenant,
+			&i.CreatedAt,
+			&i.Types,
+			&i.Tenants,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const EventPage = `-- name: EventPage :one
 WITH scan AS MATERIALIZED (
-    SELECT id, type, tenant FROM event WHERE id < $4 ORDER BY id DESC LIMIT $5
-)
-SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
+    SELECT id, type, tenant, created_at FROM event WHERE id < $6 AND id >= $1::bigint ORDER BY id DESC LIMIT $7
+),
+stop AS (SELECT scan.id, scan.created_at FROM scan ORDER BY scan.id LIMIT 1)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT stop.id FROM stop), 0)::bigint AS floor,
+    coalesce((SELECT stop.created_at FROM stop), 'epoch')::timestamptz AS floor_at, ARRAY(
     SELECT scan.id FROM scan
-    WHERE ($1::text IS NULL OR scan.type = $1) AND ($2::text IS NULL OR scan.tenant = $2)
-    ORDER BY scan.id DESC LIMIT $3
+    WHERE scan.id >= $1::bigint AND scan.id <= $2::bigint
+        AND ($3::text IS NULL OR scan.type = $3
+            OR (right($3, 2) = '.*' AND starts_with(scan.type, left($3, -1))))
+        AND ($4::text IS NULL OR scan.tenant = $4)
+    ORDER BY scan.id DESC LIMIT $5
 )::bigint[] AS ids
 `
 
 type EventPageParams struct {
+	Low     int64
+	High    int64
 	Type    *string
 	Tenant  *string
 	Max     int32
@@ -130,12 +213,16 @@ type EventPageParams struct {
 type EventPageRow struct {
 	Scanned int32
 	Floor   int64
+	FloorAt time.Time
 	Ids     []int64
 }
 
-// One stretch of the table, newest first, and what matches in it: a filter that nothing matches reads a bounded number of rows.
+// One stretch of the table, newest first, and what matches in it: a filter that nothing matches reads a bounded number of rows. The two
+// below likewise, each along its own index.
 func (q *Queries) EventPage(ctx context.Context, db DBTX, arg EventPageParams) (EventPageRow, error) {
 	row := db.QueryRow(ctx, EventPage,
+		arg.Low,
+		arg.High,
 		arg.Type,
 		arg.Tenant,
 		arg.Max,
@@ -143,22 +230,101 @@ func (q *Queries) EventPage(ctx context.Context, db DBTX, arg EventPageParams) (
 		arg.Stretch,
 	)
 	var i EventPageRow
-	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
+	err := row.Scan(
+		&i.Scanned,
+		&i.Floor,
+		&i.FloorAt,
+		&i.Ids,
+	)
+	return i, err
+}
+
+const EventPageByKey = `-- name: EventPageByKey :one
+WITH hit AS MATERIALIZED (
+    SELECT DISTINCT k.event_id FROM unnest($7::text[]) AS l(label) CROSS JOIN LATERAL (
+        SELECT o.event_id FROM event_key o WHERE o.label = l.label AND o.value = $8 AND o.event_id < $9 ORDER BY o.event_id DESC LIMIT $10
+    ) k ORDER BY k.event_id DESC LIMIT $10
+),
+scan AS MATERIALIZED (
+    SELECT e.id, e.type, e.tenant, e.created_at, e.subject FROM hit JOIN event e ON e.id = hit.event_id
+),
+stop AS (SELECT scan.id, scan.created_at FROM scan ORDER BY scan.id LIMIT 1)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT stop.id FROM stop), 0)::bigint AS floor,
+    coalesce((SELECT stop.created_at FROM stop), 'epoch')::timestamptz AS floor_at, ARRAY(
+    SELECT scan.id FROM scan
+    WHERE ($1::text IS NULL OR scan.subject = $1)
+        AND scan.id >= $2::bigint AND scan.id <= $3::bigint
+        AND ($4::text IS NULL OR scan.type = $4
+            OR (right($4, 2) = '.*' AND starts_with(scan.type, left($4, -1))))
+        AND ($5::text IS NULL OR scan.tenant = $5)
+    ORDER BY scan.id DESC LIMIT $6
+)::bigint[] AS ids
+`
+
+type EventPageByKeyParams struct {
+	Subject *string
+	Low     int64
+	High    int64
+	Type    *string
+	Tenant  *string
+	Max     int32
+	Labels  []string
+	Value   string
+	Before  int64
+	Stretch int32
+}
+
+type EventPageByKeyRow struct {
+	Scanned int32
+	Floor   int64
+	FloorAt time.Time
+	Ids     []int64
+}
+
+// Events with exactly this value under one of the labels.
+func (q *Queries) EventPageByKey(ctx context.Context, db DBTX, arg EventPageByKeyParams) (EventPageByKeyRow, error) {
+	row := db.QueryRow(ctx, EventPageByKey,
+		arg.Subject,
+		arg.Low,
+		arg.High,
+		arg.Type,
+		arg.Tenant,
+		arg.Max,
+		arg.Labels,
+		arg.Value,
+		arg.Before,
+		arg.Stretch,
+	)
+	var i EventPageByKeyRow
+	err := row.Scan(
+		&i.Scanned,
+		&i.Floor,
+		&i.FloorAt,
+		&i.Ids,
+	)
 	return i, err
 }
 
 const EventPageBySubject = `-- name: EventPageBySubject :one
 WITH scan AS MATERIALIZED (
-    SELECT id, type, tenant FROM event WHERE subject = $4 AND subject <> '' AND id < $5 ORDER BY id DESC LIMIT $6
-)
-SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
+    SELECT id, type, tenant, created_at FROM event
+    WHERE subject = $6 AND subject <> '' AND id < $7 AND id >= $1::bigint ORDER BY id DESC LIMIT $8
+),
+stop AS (SELECT scan.id, scan.created_at FROM scan ORDER BY scan.id LIMIT 1)
+SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT stop.id FROM stop), 0)::bigint AS floor,
+    coalesce((SELECT stop.created_at FROM stop), 'epoch')::timestamptz AS floor_at, ARRAY(
     SELECT scan.id FROM scan
-    WHERE ($1::text IS NULL OR scan.type = $1) AND ($2::text IS NULL OR scan.tenant = $2)
-    ORDER BY scan.id DESC LIMIT $3
+    WHERE scan.id >= $1::bigint AND scan.id <= $2::bigint
+        AND ($3::text IS NULL OR scan.type = $3
+            OR (right($3, 2) = '.*' AND starts_with(scan.type, left($3, -1))))
+        AND ($4::text IS NULL OR scan.tenant = $4)
+    ORDER BY scan.id DESC LIMIT $5
 )::bigint[] AS ids
 `
 
 type EventPageBySubjectParams struct {
+	Low     int64
+	High    int64
 	Type    *string
 	Tenant  *string
 	Max     int32
@@ -170,11 +336,14 @@ type EventPageBySubjectParams struct {
 type EventPageBySubjectRow struct {
 	Scanned int32
 	Floor   int64
+	FloorAt time.Time
 	Ids     []int64
 }
 
 func (q *Queries) EventPageBySubject(ctx context.Context, db DBTX, arg EventPageBySubjectParams) (EventPageBySubjectRow, error) {
 	row := db.QueryRow(ctx, EventPageBySubject,
+		arg.Low,
+		arg.High,
 		arg.Type,
 		arg.Tenant,
 		arg.Max,
@@ -183,7 +352,12 @@ func (q *Queries) EventPageBySubject(ctx context.Context, db DBTX, arg EventPage
 		arg.Stretch,
 	)
 	var i EventPageBySubjectRow
-	err := row.Scan(&i.Scanned, &i.Floor, &i.Ids)
+	err := row.Scan(
+		&i.Scanned,
+		&i.Floor,
+		&i.FloorAt,
+		&i.Ids,
+	)
 	return i, err
 }
 
@@ -196,6 +370,23 @@ func (q *Queries) EventPayload(ctx context.Context, db DBTX, eventID string) ([]
 	var payload []byte
 	err := row.Scan(&payload)
 	return payload, err
+}
+
+const EventPayloadHead = `-- name: EventPayloadHead :one
+SELECT substring(payload from 1 for $1::int)::bytea AS head, length(payload)::int AS bytes FROM event WHERE event_id = $2
+`
+
+type EventPayloadHeadRow struct {
+	Head  []byte
+	Bytes int32
+}
+
+// The beginning of a payload, which may be large.
+func (q *Queries) EventPayloadHead(ctx context.Context, db DBTX, max int32, eventID string) (EventPayloadHeadRow, error) {
+	row := db.QueryRow(ctx, EventPayloadHead, max, eventID)
+	var i EventPayloadHeadRow
+	err := row.Scan(&i.Head, &i.Bytes)
+	return i, err
 }
 
 const EventSettled = `-- name: EventSettled :one

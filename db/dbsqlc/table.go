@@ -190,6 +190,12 @@ type Event struct {
 	CreatedAt         time.Time
 }
 
+type EventKey struct {
+	EventID int64
+	Label   string
+	Value   string
+}
+
 type Header struct {
 	DestinationID int64
 	Name          string
@@ -385,6 +391,24 @@ type RiverJob struct {
 	Tags         []string
 	UniqueKey    []byte
 	UniqueStates pgtype.Bits
+}
+
+type SavedView struct {
+	ID         int64
+	OperatorID int64
+	Shared     bool
+	Name       string
+	Query      string
+	CreatedAt  time.Time
+}
+
+type SearchKey struct {
+	ID          int64
+	TypePattern string
+	Path        string
+	Label       string
+	CreatedBy   string
+	CreatedAt   time.Time
 }
 
 type Secret struct {

@@ -63,20 +63,6 @@ WHERE d.settled_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
 ORDER BY d.id LIMIT @max;
 
--- name: DeliveryListView :many
--- Deliveries with what says where they stand: destination, lane and the open attempt. For one page of ids.
-SELECT d.id, d.destination_id, d.lane_id, d.state, d.parked, d.attempts, d.due_at, d.expires_at, d.replay_id, d.last_status, d.last_error_class,
-    d.reason, d.created_at, d.settled_at, e.event_id AS event_key, e.type, e.subject, e.tenant, length(e.payload)::int AS bytes,
-    dest.name AS destination_name, dest.state AS destination_state, dest.state_reason AS destination_reason,
-    lane.rate, lane.max_in_flight, lane.held_us, lane.in_flight AS lane_in_flight, lane.parked AS lane_parked,
-    a.started_at AS request_started_at, a.lease_until AS request_lease_until
-FROM delivery d
-JOIN event e ON e.id = d.event_id
-JOIN destination dest ON dest.id = d.destination_id
-JOIN lane ON lane.id = d.lane_id
-LEFT JOIN attempt a ON a.delivery_id = d.id AND a.no = d.attempts + 1 AND a.finished_at IS NULL
-WHERE d.id = ANY(@ids::bigint[]) ORDER BY d.id DESC;
-
 -- name: DeliveryMatch :many
 -- Which destinations each event is owed to, from where its fan-out stands. Paused and disabled destinations are owed theirs, too:
 -- nothing is dropped, it waits. Patterns: exact, '*', and 'shipment.*' for everything below.
@@ -96,54 +82,6 @@ ORDER BY e.id, d.id LIMIT @max;
 
 -- name: DeliveryNextID :one
 SELECT nextval('delivery_id_seq')::bigint;
-
--- name: DeliveryPage :one
--- One stretch of the ledger, newest first, and what matches in it. The reader goes on from floor until its page is full, so a filter that
--- nothing matches reads a bounded number of rows at a time; the others below likewise, each along its own index.
-WITH scan AS MATERIALIZED (
-    SELECT id, state FROM delivery WHERE id < @before ORDER BY id DESC LIMIT @stretch
-)
-SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
-    SELECT scan.id FROM scan WHERE (sqlc.narg('state')::text IS NULL OR scan.state = sqlc.narg('state')) ORDER BY scan.id DESC LIMIT @max
-)::bigint[] AS ids;
-
--- name: DeliveryPageByAttention :one
--- Along delivery_attention_idx: whatever is neither waiting for its first request nor delivered.
-WITH scan AS MATERIALIZED (
-    SELECT id, destination_id FROM delivery WHERE attention = @attention::text AND id < @before ORDER BY id DESC LIMIT @stretch
-)
-SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
-    SELECT scan.id FROM scan WHERE (sqlc.narg('destination_id')::bigint IS NULL OR scan.destination_id = sqlc.narg('destination_id')) ORDER BY scan.id DESC LIMIT @max
-)::bigint[] AS ids;
-
--- name: DeliveryPageByDestination :one
-WITH scan AS MATERIALIZED (
-    SELECT id, state FROM delivery WHERE destination_id = @destination_id AND id < @before ORDER BY id DESC LIMIT @stretch
-)
-SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
-    SELECT scan.id FROM scan WHERE (sqlc.narg('state')::text IS NULL OR scan.state = sqlc.narg('state')) ORDER BY scan.id DESC LIMIT @max
-)::bigint[] AS ids;
-
--- name: DeliveryPageByEvent :one
-WITH scan AS MATERIALIZED (
-    SELECT d.id, d.state, d.destination_id FROM event e JOIN delivery d ON d.event_id = e.id
-    WHERE e.event_id = @event_id::text AND d.id < @before AND (sqlc.narg('subject')::text IS NULL OR e.subject = sqlc.narg('subject'))
-    ORDER BY d.id DESC LIMIT @stretch
-)
-SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
-    SELECT scan.id FROM scan WHERE (sqlc.narg('state')::text IS NULL OR scan.state = sqlc.narg('state')) AND (sqlc.narg('destination_id')::bigint IS NULL OR scan.destination_id = sqlc.narg('destination_id')) ORDER BY scan.id DESC LIMIT @max
-)::bigint[] AS ids;
-
--- name: DeliveryPageBySubject :one
--- Materialized: else the planner may walk the ledger backwards in the hope of the subject.
-WITH scan AS MATERIALIZED (
-    SELECT d.id, d.state, d.destination_id FROM delivery d
-    WHERE d.event_id = ANY(ARRAY(SELECT e.id FROM event e WHERE e.subject = @subject AND e.subject <> '')) AND d.id < @before
-    ORDER BY d.id DESC LIMIT @stretch
-)
-SELECT (SELECT count(*) FROM scan)::int AS scanned, coalesce((SELECT min(scan.id) FROM scan), 0)::bigint AS floor, ARRAY(
-    SELECT scan.id FROM scan WHERE (sqlc.narg('state')::text IS NULL OR scan.state = sqlc.narg('state')) AND (sqlc.narg('destination_id')::bigint IS NULL OR scan.destination_id = sqlc.narg('destination_id')) ORDER BY scan.id DESC LIMIT @max
-)::bigint[] AS ids;
 
 -- name: DeliveryPageEnd :one
 -- The last id of a page, or 0 where the page is not full: the end of the ledger.

@@ -122,13 +122,18 @@ func Icon(name string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
+		case "events":
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<path d=\"m8 2.25 5.25 2.9v5.7L8 13.75l-5.25-2.9v-5.7ZM2.75 5.15 8 8l5.25-2.85M8 8v5.75\"></path>")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
 		case "deliveries":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<path d=\"M2.5 5h7.5M2.5 8h11M2.5 11h5M8 3l2.25 2L8 7\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<path d=\"M2.5 5h7.5M2.5 8h11M2.5 11h5M8 3l2.25 2L8 7\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "discovery":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<circle cx=\"7\" cy=\"7\" r=\"4.25\"></circle> <path d=\"m10.25 10.25 3.25 3.25\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<circle cx=\"7\" cy=\"7\" r=\"4.25\"></circle> <path d=\"m10.25 10.25 3.25 3.25\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -32,6 +32,7 @@ var sections = []struct {
 }{
 	{"overview", "Overview", "/", Viewer},
 	{"destinations", "Destinations", "/destinations", Viewer},
+	{"events", "Events", "/events", Viewer},
 	{"deliveries", "Deliveries", "/deliveries", Viewer},
 	{"discovery", "Discovery", "/discovery", Viewer},
 	{"administration", "Administration", "/people", Administrator},
@@ -84,6 +85,9 @@ func Count(n, limit int32) string {
 	}
 	return group(int64(n))
 }
+
+// Number writes n with thousands apart.
+func Number(n int64) string { return group(n) }
 
 func group(n int64) string {
 	s := fmt.Sprint(n)
