@@ -67,6 +67,7 @@ func (s *Server) mountAPI(e *echo.Echo) {
 	s.mountReplays(api)
 	s.mountDiscovery(api)
 	s.mountTokens(api)
+	s.mountSearchKeys(api)
 }
 
 func (s *Server) apiVersion() string {
@@ -251,12 +252,13 @@ const (
 	idDelivery    = "dlv_"
 	idReplay      = "rpl_"
 	idToken       = "tok_"
+	idSearchKey   = "key_"
 	idPerson      = "usr_"
 	idSession     = "ses_"
 	idInvitation  = "inv_"
 )
 
-var idNames = map[string]string{idDestination: "destination", idLane: "lane", idDelivery: "delivery", idReplay: "replay", idToken: "token",
+var idNames = map[string]string{idDestination: "destination", idLane: "lane", idDelivery: "delivery", idReplay: "replay", idToken: "token", idSearchKey: "search key",
 	idPerson: "person", idSession: "session", idInvitation: "invitation"}
 
 func formatID(prefix string, id int64) string { return prefix + strconv.FormatInt(id, 10) }

@@ -54,6 +54,9 @@ type Attempt struct {
 	ResponseExcerpt string    `json:"response_excerpt" doc:"The beginning of the body, as text."`
 	Truncated       bool      `json:"truncated"`
 	Replay          bool      `json:"replay"`
+	Phases          Phases    `json:"phases" doc:"When each part of the request was over, in milliseconds from its start; null: it did not happen, as on a connection that was kept."`
+
+	FinishedAt *time.Time `json:"-"`
 }
 
 const maxAttemptLog = 200
@@ -131,6 +134,7 @@ func attemptOf(row dbsqlc.Attempt) Attempt {
 	a := Attempt{
 		No: int(row.No), StartedAt: row.StartedAt, Status: row.Status, Verdict: row.Verdict, ErrorClass: row.ErrorClass, Reason: row.Reason,
 		RetryAfter: row.RetryAfter, ResponseExcerpt: excerptText(row.Excerpt), Truncated: row.Truncated, Replay: row.ReplayID != nil,
+		Phases: Phases{millis(row.DnsUs), millis(row.ConnectUs), millis(row.TlsUs), millis(row.FirstByteUs)}, FinishedAt: row.FinishedAt,
 	}
 	if row.TookUs != nil {
 		a.TookMS = new(float64(*row.TookUs) / 1000)

@@ -74,7 +74,9 @@ func trailOf(back string) []string {
 
 // pages are the addresses of the pages around one in a list; address makes them of a cursor and the trail that led to it.
 func pages(cursor, back string, next *string, address func(more ...string) string) (self, newer, older string) {
-	at := func(cursor string, trail []string) string { return address("cursor", cursor, "back", strings.Join(trail, ".")) }
+	at := func(cursor string, trail []string) string {
+		return address("cursor", cursor, "back", strings.Join(trail, "."))
+	}
 	trail := trailOf(back)
 	self = at(cursor, trail)
 	if last := len(trail) - 1; cursor != "" && last >= 0 {

@@ -154,7 +154,7 @@ func TestDeliveryListPageCountsExportsAndSaves(t *testing.T) {
 		require.Contains(t, page, `&lt;b&gt;&#34;failing&#34;`)
 		require.Contains(t, page, `aria-current="true"`)
 
-		p.exec("INSERT INTO operator (name, password_hash) VALUES ('Grace', 'x')")
+		p.exec("INSERT INTO operator (name, password_hash, role) VALUES ('Grace', 'x', 'viewer')")
 		p.exec("INSERT INTO saved_view (operator_id, shared, name, query) SELECT id, false, 'private to Grace', 'state=expired' FROM operator WHERE name = 'Grace'")
 		p.exec("INSERT INTO saved_view (operator_id, shared, name, query) SELECT id, true, 'for all', 'state=expired' FROM operator WHERE name = 'Grace'")
 		page = p.get("/deliveries").Body

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"weir/jobs"
 	"weir/web/ui"
 )
-
-const maxShownPayload = 64 << 10
 
 func destinationOptions(rows []dbsqlc.OverviewListDestinationNameRow, current string) []ui.Option {
 	options := []ui.Option{{Value: "", Label: "Any"}}
@@ -63,9 +60,9 @@ type deliveryModel struct {
 	Now      time.Time
 	D        DeliveryDetail
 	Replays  []dbsqlc.ReplayListByDeliveryRow
-	Payload  string
-	Cut      bool // there is more of the payload than is shown
-	Altered  bool // it has characters that are shown by their number
+	Payload  payloadModel
+	Request  *requestModel
+	Timeline []timelineItem // newest first
 	Settled  bool
 	Refusal  string // why it cannot be replayed now
 	Deleted  bool
@@ -95,42 +92,27 @@ func (s *Server) deliveryPage(c echo.Context) error {
 	}
 	m.Attempts = slices.Clone(m.D.AttemptLog)
 	slices.Reverse(m.Attempts)
+	m.Timeline = timelineOf(m.D.CreatedAt, m.D.AttemptLog)
+	slices.Reverse(m.Timeline)
 	if m.Replays, err = s.queries.ReplayListByDelivery(ctx, s.Pool, id, 50); err != nil {
 		return fmt.Errorf("list replays: %w", err)
 	}
 	if isFragment(c) {
 		return render(c, http.StatusOK, deliveryRegion(m))
 	}
-	payload, err := s.getEventPayload(ctx, m.D.EventID)
+	if chosen := chosenAttempt(m.Attempts, c.QueryParam("attempt")); chosen != nil {
+		if m.Request, err = s.requestOf(ctx, m.D.Delivery, *chosen); err != nil {
+			return err
+		}
+	}
+	event, err := s.findEvent(ctx, m.D.EventID)
 	if err != nil {
 		return err
 	}
-	if len(payload) > maxShownPayload {
-		payload, m.Cut = payload[:maxShownPayload], true
+	if m.Payload, err = s.readPayload(c, m.Frame, event, "/deliveries/"+m.D.ID); err != nil {
+		return err
 	}
-	m.Payload = ui.PlainLines(string(payload))
-	m.Altered = m.Payload != string(payload)
 	return render(c, http.StatusOK, deliveryView(m))
-}
-
-// deliveryPayload is the payload as it was handed in, byte by byte; as a file, so that no browser runs it.
-func (s *Server) deliveryPayload(c echo.Context) error {
-	id, err := parseID(idDelivery, c.Param("id"))
-	if err != nil {
-		return err
-	}
-	d, err := s.getDelivery(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	payload, err := s.getEventPayload(c.Request().Context(), d.EventID)
-	if err != nil {
-		return err
-	}
-	h := c.Response().Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.ID + ".json"}))
-	return c.Blob(http.StatusOK, "application/octet-stream", payload)
 }
 
 func (s *Server) deliveryReplay(c echo.Context) error {

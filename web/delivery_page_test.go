@@ -17,6 +17,8 @@ const (
 	xssBody    = `<img src=x onerror=alert(4)>`
 	xssName    = `"><svg onload=alert(5)>`
 	xssReason  = `500 <b>x</b>"><script>alert(6)</script>`
+	xssEvent   = `evt"><script>alert(7)</script>`
+	xssSubject = "shp\u202e000\u200b<i>"
 )
 
 // seedHostile makes one delivery of everything that is hostile, dead-lettered after one attempt.
@@ -25,7 +27,9 @@ func seedHostile(p *panel) {
 	p.exec("INSERT INTO lane (id, name) VALUES (1, $1)", xssName)
 	p.exec("INSERT INTO destination (id, name, url, lane_id, state, state_reason) VALUES (1, $1, 'https://acme.example/?a=\"><script>', 1, 'paused', $2)", xssName, xssReason)
 	p.exec("INSERT INTO event (id, event_id, type, subject, tenant, payload, occurred_at) VALUES (1, $1, $2, $3, $4, $5, now())",
-		`evt"><script>alert(7)</script>`, "<script>", "shp\u202e000\u200b<i>", xssName, []byte(xssPayload))
+		xssEvent, "<script>", xssSubject, xssName, []byte(xssPayload))
+	p.exec("INSERT INTO search_key (type_pattern, path, label, created_by) VALUES ('*', '<b>', 'carrier', $1)", xssName)
+	p.exec("INSERT INTO event_key (event_id, label, value) VALUES (1, 'carrier', $1)", xssName)
 	p.exec(`INSERT INTO delivery (id, event_id, destination_id, lane_id, state, attempts, expires_at, reason, last_error_class, settled_at)
 		VALUES (1000, 1, 1, 1, 'dead_lettered', 1, now(), $1, '<u>', now())`, xssReason)
 	p.exec(`INSERT INTO attempt (delivery_id, no, lane_id, process, started_at, lease_until, finished_at, verdict, status, reason, error_class, retry_after, excerpt)
@@ -43,7 +47,8 @@ func TestHostileTextIsInert(t *testing.T) {
 	seedHostile(p)
 	for _, path := range []string{
 		"/", "/destinations", "/destinations/dst_1", "/destinations/dst_1/edit", "/deliveries", "/deliveries/dlv_1000", "/discovery", "/tokens",
-		"/deliveries?event=" + url.QueryEscape(xssName), "/login?next=" + url.QueryEscape(xssName),
+		"/deliveries?event=" + url.QueryEscape(xssName), "/events", eventPath(xssEvent), subjectPath(xssSubject, xssName), subjectPath(xssSubject, ""), "/search-keys",
+		"/events?q=" + url.QueryEscape(xssName), "/events?q=" + url.QueryEscape(xssEvent), "/login?next=" + url.QueryEscape(xssName),
 	} {
 		res := p.get(path)
 		if strings.HasPrefix(path, "/login") {
@@ -58,13 +63,26 @@ func TestHostileTextIsInert(t *testing.T) {
 	}
 	page := p.get("/deliveries/dlv_1000").Body
 	require.Contains(t, page, "&lt;img src=x onerror=alert(4)&gt;", "the response is shown, as text")
-	require.Contains(t, page, "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;", "the payload is shown, as text")
-	require.Contains(t, page, "[U+202E]", "what turns the text's direction is shown, too")
+	require.NotContains(t, page, "alert(1)", "the payload is masked")
+	require.Contains(t, page, "[U+202E]", "what turns the text's direction is shown")
+	require.Equal(t, eventPath(xssEvent)+"#payload", p.get(eventPath(xssEvent, "/payload")).Location, "and not to be downloaded")
 
-	raw := p.get("/deliveries/dlv_1000/payload")
+	revealed := p.post(eventPath(xssEvent, "/reveal"), "back", "/deliveries/dlv_1000", "why", "the receiver asked")
+	require.Equal(t, "/deliveries/dlv_1000#payload", revealed.Location)
+	entry := p.auditOf("event.reveal")[0]
+	require.Equal(t, []string{"Ada", xssEvent, "the receiver asked"}, []string{entry.Actor, entry.Object, entry.Note})
+	for _, path := range []string{"/deliveries/dlv_1000", eventPath(xssEvent)} {
+		page = p.get(path).Body
+		require.Equal(t, 2, strings.Count(page, "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;"), "the payload is shown as it is and laid out, as text")
+		for _, live := range []string{"<img", "<script>", `href="javascript:`} {
+			require.NotContains(t, page, live, path)
+		}
+	}
+	raw := p.get(eventPath(xssEvent, "/payload"))
 	require.Equal(t, xssPayload, raw.Body, "byte by byte")
 	require.Equal(t, "application/octet-stream", raw.Header.Get("Content-Type"))
 	require.Contains(t, raw.Header.Get("Content-Disposition"), "attachment")
+	require.Equal(t, eventPath(xssEvent)+"#payload", p.post(eventPath(xssEvent, "/reveal"), "back", "//evil.example/x").Location)
 
 	refused := p.post("/deliveries/dlv_1000/replay", "reason", xssReason)
 	require.Equal(t, "/deliveries/dlv_1000", refused.Location)
@@ -103,7 +121,7 @@ func TestBadParametersNeverBreakAPage(t *testing.T) {
 	}
 	require.Contains(t, p.get("/deliveries?state=nope").Body, "State: want pending, retrying")
 	for _, path := range []string{
-		"/deliveries/x", "/deliveries/dlv_0", "/deliveries/dlv_99999999999999999999", "/deliveries/dlv_5/payload", "/destinations/%00", "/destinations/%FF",
+		"/deliveries/x", "/deliveries/dlv_0", "/deliveries/dlv_99999999999999999999", "/destinations/%00", "/destinations/%FF",
 		"/destinations/dst_7", "/destinations/dst_7/edit", "/destinations/%2e%2e%2f", "/nope",
 	} {
 		res := p.get(path)

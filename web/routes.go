@@ -42,10 +42,20 @@ func (s *Server) panelRoutes() []route {
 		{post, "/destinations/:id/rotate", administrator, s.destinationRotate},
 		{post, "/destinations/:id/test", operator, s.destinationTest},
 
+		{get, "/events", viewer, s.eventListPage},
+		{get, "/events/:id", viewer, s.eventPage},
+		{get, "/events/:id/payload", operator, s.payloadDownload},
+		{post, "/events/:id/reveal", operator, s.payloadReveal},
+
+		{get, "/subjects/:id", viewer, s.subjectPage},
+
+		{get, "/search-keys", viewer, s.searchKeyPage},
+		{post, "/search-keys", administrator, s.searchKeyCreate},
+		{post, "/search-keys/:id/delete", administrator, s.searchKeyDelete},
+
 		{get, "/deliveries", viewer, s.deliveryListPage},
 		{get, "/deliveries/export", viewer, s.deliveryExport},
 		{get, "/deliveries/:id", viewer, s.deliveryPage},
-		{get, "/deliveries/:id/payload", viewer, s.deliveryPayload},
 		{post, "/deliveries/:id/replay", operator, s.deliveryReplay},
 
 		{post, "/views", viewer, s.viewSave},

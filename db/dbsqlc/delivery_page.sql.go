@@ -10,6 +10,52 @@ import (
 	"time"
 )
 
+const AttemptListByDeliveries = `-- name: AttemptListByDeliveries :many
+SELECT delivery_id, no, lane_id, process, replay_id, started_at, lease_until, finished_at, verdict, status, error_class, reason, took_us, retry_after, excerpt, truncated, dns_us, connect_us, tls_us, first_byte_us FROM attempt WHERE delivery_id = ANY($1::bigint[]) ORDER BY delivery_id DESC, no DESC LIMIT $2
+`
+
+// Newest first of each, for a page of deliveries.
+func (q *Queries) AttemptListByDeliveries(ctx context.Context, db DBTX, deliveryIds []int64, max int32) ([]Attempt, error) {
+	rows, err := db.Query(ctx, AttemptListByDeliveries, deliveryIds, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Attempt{}
+	for rows.Next() {
+		var i Attempt
+		if err := rows.Scan(
+			&i.DeliveryID,
+			&i.No,
+			&i.LaneID,
+			&i.Process,
+			&i.ReplayID,
+			&i.StartedAt,
+			&i.LeaseUntil,
+			&i.FinishedAt,
+			&i.Verdict,
+			&i.Status,
+			&i.ErrorClass,
+			&i.Reason,
+			&i.TookUs,
+			&i.RetryAfter,
+			&i.Excerpt,
+			&i.Truncated,
+			&i.DnsUs,
+			&i.ConnectUs,
+			&i.TlsUs,
+			&i.FirstByteUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DeliveryEstimate = `-- name: DeliveryEstimate :one
 SELECT greatest(c.reltuples, 0)::bigint FROM pg_catalog.pg_class c WHERE c.oid = to_regclass('delivery')
 `
@@ -20,6 +66,30 @@ func (q *Queries) DeliveryEstimate(ctx context.Context, db DBTX) (int64, error) 
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const DeliveryListIDByEvent = `-- name: DeliveryListIDByEvent :many
+SELECT id FROM delivery WHERE event_id = ANY($1::bigint[]) ORDER BY event_id DESC, destination_id LIMIT $2
+`
+
+func (q *Queries) DeliveryListIDByEvent(ctx context.Context, db DBTX, eventIds []int64, max int32) ([]int64, error) {
+	rows, err := db.Query(ctx, DeliveryListIDByEvent, eventIds, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const DeliveryListView = `-- name: DeliveryListView :many
@@ -560,6 +630,23 @@ func (q *Queries) DeliveryPageBySubject(ctx context.Context, db DBTX, arg Delive
 		&i.EventIds,
 		&i.DestinationIds,
 	)
+	return i, err
+}
+
+const DestinationGetSent = `-- name: DestinationGetSent :one
+SELECT url, updated_at FROM destination WHERE id = $1
+`
+
+type DestinationGetSentRow struct {
+	Url       string
+	UpdatedAt time.Time
+}
+
+// Where requests go; of a deleted destination, too.
+func (q *Queries) DestinationGetSent(ctx context.Context, db DBTX, id int64) (DestinationGetSentRow, error) {
+	row := db.QueryRow(ctx, DestinationGetSent, id)
+	var i DestinationGetSentRow
+	err := row.Scan(&i.Url, &i.UpdatedAt)
 	return i, err
 }
 

@@ -145,19 +145,20 @@ func (q *Queries) SearchKeyCount(ctx context.Context, db DBTX) (int32, error) {
 }
 
 const SearchKeyDelete = `-- name: SearchKeyDelete :one
-DELETE FROM search_key WHERE id = $1 RETURNING type_pattern, path, label
+DELETE FROM search_key WHERE id = $1 RETURNING id, type_pattern, path, label, created_by, created_at
 `
 
-type SearchKeyDeleteRow struct {
-	TypePattern string
-	Path        string
-	Label       string
-}
-
-func (q *Queries) SearchKeyDelete(ctx context.Context, db DBTX, id int64) (SearchKeyDeleteRow, error) {
+func (q *Queries) SearchKeyDelete(ctx context.Context, db DBTX, id int64) (SearchKey, error) {
 	row := db.QueryRow(ctx, SearchKeyDelete, id)
-	var i SearchKeyDeleteRow
-	err := row.Scan(&i.TypePattern, &i.Path, &i.Label)
+	var i SearchKey
+	err := row.Scan(
+		&i.ID,
+		&i.TypePattern,
+		&i.Path,
+		&i.Label,
+		&i.CreatedBy,
+		&i.CreatedAt,
+	)
 	return i, err
 }
 

@@ -172,3 +172,14 @@ SELECT greatest(c.reltuples, 0)::bigint FROM pg_catalog.pg_class c WHERE c.oid =
 
 -- name: LaneListName :many
 SELECT id, name FROM lane ORDER BY name, id LIMIT @max;
+
+-- name: DestinationGetSent :one
+-- Where requests go; of a deleted destination, too.
+SELECT url, updated_at FROM destination WHERE id = @id;
+
+-- name: DeliveryListIDByEvent :many
+SELECT id FROM delivery WHERE event_id = ANY(@event_ids::bigint[]) ORDER BY event_id DESC, destination_id LIMIT @max;
+
+-- name: AttemptListByDeliveries :many
+-- Newest first of each, for a page of deliveries.
+SELECT * FROM attempt WHERE delivery_id = ANY(@delivery_ids::bigint[]) ORDER BY delivery_id DESC, no DESC LIMIT @max;

@@ -16,7 +16,7 @@ SELECT k.event_id FROM event_key k
 WHERE k.label = ANY(@labels::text[]) AND k.value >= @low AND k.value < @high ORDER BY k.label, k.value, k.event_id DESC LIMIT @max;
 
 -- name: SearchKeyDelete :one
-DELETE FROM search_key WHERE id = @id RETURNING type_pattern, path, label;
+DELETE FROM search_key WHERE id = @id RETURNING *;
 
 -- name: SearchKeyInsert :one
 INSERT INTO search_key (type_pattern, path, label, created_by) VALUES (@type_pattern, @path, @label, @created_by) RETURNING *;
