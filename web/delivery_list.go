@@ -145,7 +145,7 @@ func (s *Server) walkDeliveries(ctx context.Context, w walk, limit int, budget t
 	if err != nil || w.nothing {
 		return walked{}, err
 	}
-	page, err := scanPage(from, limit, w.filter.filtered(), budget, func(before place, length, limit int32) (stretch, error) {
+	page, err := walkPage(from, limit, w.filter.filtered(), budget, func(before place, length, limit int32) (stretch, error) {
 		return s.scanDeliveries(ctx, w, before, length, limit)
 	})
 	if err != nil {
@@ -348,8 +348,8 @@ func (q *deliveryQuery) parseTimes(f *deliveryFilter, now time.Time, refuse func
 		if *field.value == "" {
 			continue
 		}
-		at, err := parseMoment(*field.value)
-		if err != nil {
+		at, ok := parseMoment(*field.value)
+		if !ok {
 			refuse(field.name, field.value, "want a time such as 2026-11-30T14:03:00Z")
 			continue
 		}
@@ -358,16 +358,6 @@ func (q *deliveryQuery) parseTimes(f *deliveryFilter, now time.Time, refuse func
 			*field.value = at.Format("2006-01-02T15:04:05") // what a browser's date field can show
 		}
 	}
-}
-
-// parseMoment reads RFC 3339, or what a browser's date field gives, which is read as UTC.
-func parseMoment(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if at, err := time.Parse(layout, text); err == nil && at.Year() > 0 && at.Year() < 10_000 {
-			return at, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("not a time")
 }
 
 // parseSpan reads Go's durations, and days.

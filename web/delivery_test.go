@@ -262,7 +262,7 @@ func TestScanPage(t *testing.T) {
 		var got []int64
 		cut := 0
 		for from := newest(false); ; {
-			page, err := scanPage(from, 60, true, budget, table)
+			page, err := walkPage(from, 60, true, budget, table)
 			require.NoError(t, err)
 			got = append(got, page.IDs...)
 			if page.SearchedTo != nil {

@@ -105,7 +105,7 @@ func (s *Server) walkEvents(ctx context.Context, f eventFilter) (walked, error) 
 	if err != nil {
 		return walked{}, err
 	}
-	page, err := scanPage(from, clampLimit(f.Limit), f.Type != "" || f.Tenant != "", scanTime, func(before place, length, limit int32) (stretch, error) {
+	page, err := walkPage(from, clampLimit(f.Limit), f.Type != "" || f.Tenant != "", scanTime, func(before place, length, limit int32) (stretch, error) {
 		p := dbsqlc.EventPageParams{Before: before.Major, Low: low, Stretch: length, High: high, Type: orNil(f.Type), Tenant: orNil(f.Tenant), Max: limit}
 		row, err := s.scanEvents(ctx, f, labels, p)
 		part := stretch{Scanned: row.Scanned, Floor: place{row.Floor, -1}, FloorAt: row.FloorAt, IDs: row.Ids, Places: make([]place, len(row.Ids))}

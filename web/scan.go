@@ -40,9 +40,9 @@ const (
 	countTime = 40 * time.Millisecond  // its count
 )
 
-// scanPage walks until the page is full, the table ends or the budget is spent. So a filter that nothing matches costs a bounded time,
+// walkPage walks until the page is full, the table ends or the budget is spent. So a filter that nothing matches costs a bounded time,
 // whatever the table has grown to, and nothing is left out.
-func scanPage(from place, limit int, filtered bool, budget time.Duration, scan func(before place, length, limit int32) (stretch, error)) (walked, error) {
+func walkPage(from place, limit int, filtered bool, budget time.Duration, scan func(before place, length, limit int32) (stretch, error)) (walked, error) {
 	length := int32(limit + 1)
 	if filtered {
 		length = max(length, minStretch)
@@ -124,4 +124,27 @@ func parsePlace(text string, pair bool) (place, error) {
 		return place{}, &jobs.InvalidError{Field: "cursor", Problem: "is not a cursor of this list; start again without one"}
 	}
 	return place{int64(major), int64(minor)}, nil
+}
+
+// scanned is a stretch of a walk by id alone.
+type scanned struct {
+	Scanned int32
+	Floor   int64
+	Ids     []int64
+}
+
+// scanPage is walkPage for a walk by id, from before on.
+func scanPage(before int64, limit int, filtered bool, scan func(before int64, stretch, limit int32) (scanned, error)) ([]int64, *string, error) {
+	if before <= 0 {
+		before = firstPage
+	}
+	page, err := walkPage(place{before, -1}, clampLimit(limit), filtered, scanTime, func(before place, length, limit int32) (stretch, error) {
+		row, err := scan(before.Major, length, limit)
+		part := stretch{Scanned: row.Scanned, Floor: place{row.Floor, -1}, IDs: row.Ids, Places: make([]place, len(row.Ids))}
+		for i, id := range row.Ids {
+			part.Places[i] = place{id, -1}
+		}
+		return part, err
+	})
+	return page.IDs, page.cursor(), err
 }
