@@ -135,6 +135,9 @@ func (c *committer) commitWithSuccessors(ctx context.Context, items []settlement
 		if err != nil {
 			return err
 		}
+		if err := c.takeTurns(ctx, tx, items, asks); err != nil {
+			return err
+		}
 		if moved, admitted, err = c.send(ctx, tx, items, successors, asks); err != nil {
 			return err
 		}
@@ -190,6 +193,60 @@ func insertSuccessors(ctx context.Context, tx pgx.Tx, client *river.Client[pgx.T
 	return ids, nil
 }
 
+// takeTurns gives retries that go behind the gate their place in the line. What comes back unsent keeps the place that it had.
+func (c *committer) takeTurns(ctx context.Context, tx pgx.Tx, items []settlement, asks []admitAsk) error {
+	var retries []int64
+	for _, item := range items {
+		if item.successor && !item.blocked && item.decision.state == StateRetrying {
+			retries = append(retries, item.deliveryID)
+		}
+	}
+	if len(retries) == 0 {
+		return nil
+	}
+	// All locks of the transaction, in order, before the first flow is written.
+	_, lanes := columnsOf(items, make([]int64, len(items)))
+	deliveries := make([]int64, len(asks))
+	for i, ask := range asks {
+		deliveries[i] = ask.deliveryID
+	}
+	if err := c.queries.LaneLockByDelivery(ctx, tx, dbsqlc.LaneLockByDeliveryParams{DeliveryIds: deliveries, Touched: lanes.touched, Also: lanes.also}); err != nil {
+		return fmt.Errorf("lock lanes: %w", err)
+	}
+	rows, err := c.queries.DeliveryListTenant(ctx, tx, retries)
+	if err != nil {
+		return fmt.Errorf("read tenants: %w", err)
+	}
+	tenants := make(map[int64]string, len(rows))
+	for _, row := range rows {
+		if row.Unplaced {
+			tenants[row.ID] = row.Tenant
+		}
+	}
+	turns, flows := newTurns(c.queries), make([]flow, 0, len(rows))
+	flowOf := func(item settlement) (flow, bool) {
+		tenant, ok := tenants[item.deliveryID]
+		return flow{item.laneID, item.priority, tenant, classRetry}, ok && item.successor && !item.blocked
+	}
+	for _, item := range items {
+		if f, ok := flowOf(item); ok {
+			flows = append(flows, f)
+		}
+	}
+	if err := turns.read(ctx, tx, flows); err != nil {
+		return err
+	}
+	for i := range items {
+		if f, ok := flowOf(items[i]); ok {
+			items[i].turn = turns.next(f)
+		}
+	}
+	if err := c.queries.LaneFlowSet(ctx, tx, turns.taken()); err != nil {
+		return fmt.Errorf("store turns: %w", err)
+	}
+	return nil
+}
+
 // batchSender is a pool (which makes the batch an implicit transaction) or a transaction.
 type batchSender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
@@ -199,20 +256,24 @@ type batchSender interface {
 // they are; what was freed by settling can be granted at once.
 func (c *committer) send(ctx context.Context, conn batchSender, items []settlement, successors []int64, asks []admitAsk) (moved map[int64]bool, admitted []dbsqlc.AttemptAdmitRow, err error) {
 	columns, lanes := columnsOf(items, successors)
-	deliveries, jobs := make([]int64, len(asks)), make([]int64, len(asks))
+	deliveries, jobs, slow := make([]int64, len(asks)), make([]int64, len(asks)), make([]bool, len(asks))
 	for i, ask := range asks {
-		deliveries[i], jobs[i] = ask.deliveryID, ask.jobID
+		deliveries[i], jobs[i], slow[i] = ask.deliveryID, ask.jobID, ask.slow
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(dbsqlc.LaneLockByDelivery, deliveries, lanes.touched, lanes.also)
 	if len(items) > 0 {
 		batch.Queue(dbsqlc.AttemptSettle, columns.DeliveryIds, columns.JobIds, columns.Nos, columns.Verdicts, columns.Statuses, columns.ErrorClasses,
 			columns.AttemptReasons, columns.TookUs, columns.RetryAfters, columns.Excerpts, columns.Truncated, columns.States, columns.Charges,
-			columns.DelaysUs, columns.Reasons, columns.Successors, columns.HoldsUs)
+			columns.DelaysUs, columns.Reasons, columns.Successors, columns.HoldsUs, columns.Blocked, columns.Turns, columns.DnsUs, columns.ConnectUs,
+			columns.TlsUs, columns.FirstByteUs)
+		if len(lanes.release) > 0 {
+			batch.Queue(dbsqlc.DeliveryRelease, lanes.release)
+		}
 		batch.Queue(dbsqlc.LanePromote, lanes.promote)
 	}
 	if len(asks) > 0 {
-		batch.Queue(dbsqlc.AttemptAdmit, deliveries, jobs, lead.Microseconds(), c.process)
+		batch.Queue(dbsqlc.AttemptAdmit, deliveries, jobs, slow, lead.Microseconds(), c.process)
 	}
 	results := conn.SendBatch(ctx, batch)
 	defer results.Close()
@@ -223,6 +284,11 @@ func (c *committer) send(ctx context.Context, conn batchSender, items []settleme
 		ids, err := collect(results, "settle", pgx.RowTo[int64])
 		if err != nil {
 			return nil, nil, err
+		}
+		if len(lanes.release) > 0 {
+			if _, err := results.Exec(); err != nil {
+				return nil, nil, fmt.Errorf("release younger versions: %w", err)
+			}
 		}
 		if _, err := results.Exec(); err != nil {
 			return nil, nil, fmt.Errorf("promote: %w", err)

@@ -14,8 +14,19 @@ import (
 	"weir/jobs/webhook"
 )
 
-// QueueDeliver is where deliveries are worked.
-const QueueDeliver = "deliver"
+// The queues in which deliveries are worked, by what their lane's receiver is like. Each has its workers, so that receivers which hang
+// fill the slow one and nobody else waits for them.
+const (
+	QueueDeliver     = "deliver"
+	QueueDeliverSlow = "deliver_slow"
+)
+
+func queueOf(slow bool) string {
+	if slow {
+		return QueueDeliverSlow
+	}
+	return QueueDeliver
+}
 
 // liveStates are those in which a job can still run. A job is unique only while it is in one of them: finished jobs leave the index, and
 // the ledger's own constraint, which lasts, decides about them.
@@ -55,7 +66,7 @@ type DeliverWorker struct {
 // Work does what the name says; what it returns steers River: nil completes the job, the typed errors become a snooze or a discard.
 func (w *DeliverWorker) Work(ctx context.Context, job *river.Job[DeliverArgs]) (err error) {
 	defer w.recoverPanic(ctx, &err)
-	admission, err := w.limiter.admit(ctx, job.ID, job.Args.DeliveryID)
+	admission, err := w.limiter.admit(ctx, admitAsk{job.Args.DeliveryID, job.ID, job.Queue == QueueDeliverSlow})
 	if err != nil {
 		return fmt.Errorf("admit delivery: %w", err)
 	}
@@ -112,7 +123,7 @@ func (w *DeliverWorker) send(ctx context.Context, a admission) (outcome webhook.
 	return outcome, target.schedule
 }
 
-// turnAway ends a job that may not send now. Those that only wait leave a parked successor behind and end well.
+// turnAway ends a job that may not send now. Those that only wait leave a pending successor behind and end well.
 func (w *DeliverWorker) turnAway(job *river.Job[DeliverArgs], a admission) error {
 	switch a.Verdict {
 	case "missing", "settled", "foreign":
@@ -127,7 +138,12 @@ func (w *DeliverWorker) turnAway(job *river.Job[DeliverArgs], a admission) error
 		return w.end(job, a, StateSuperseded, "a newer version came while it waited", &PermanentError{Class: StateSuperseded})
 	case "deleted":
 		return w.end(job, a, StateCancelled, "its destination was deleted", &PermanentError{Class: "cancelled"})
-	default: // paused, held, full, rate, cap
+	case "behind":
+		if err := w.ledger.block(job, a); err != nil {
+			return fmt.Errorf("block delivery: %w", err)
+		}
+		return nil
+	default: // paused, held, full, slow, rate, cap
 		if err := w.ledger.park(job, a); err != nil {
 			return fmt.Errorf("park delivery: %w", err)
 		}

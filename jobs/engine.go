@@ -154,6 +154,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	}
 	if slices.Contains(e.Roles, RoleWork) {
 		config.Queues[QueueDeliver] = river.QueueConfig{MaxWorkers: e.Workers}
+		config.Queues[QueueDeliverSlow] = river.QueueConfig{MaxWorkers: e.Workers}
 	}
 	if slices.Contains(e.Roles, RoleDiscover) {
 		config.Queues[QueueDiscover] = river.QueueConfig{MaxWorkers: 4}
@@ -216,7 +217,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.intake.batch.close()
 	e.commits.batch.close()
-	e.limiter.lates.close()
+	e.limiter.close()
 	errs = append(errs, e.tally.flush(ctx))
 	return errors.Join(errs...)
 }

@@ -75,19 +75,25 @@ func (f *fanout) markRest(ctx context.Context, tx pgx.Tx, eventIDs []int64, matc
 	return matches, nil
 }
 
-// lanePlan is what one fan-out does to the lanes: how much goes into each window and how much behind the gate.
+// lanePlan is what one fan-out does to the lanes: which delivery goes into its lane's window, which behind the gate, and at which turn.
 type lanePlan struct {
-	ids     []int64
-	room    map[int64]int32
-	limited map[int64]bool
-	open    map[int64]int32
-	parked  map[int64]int32
-	latest  map[int64]bool // lanes with a destination that wants only the latest
-	made    []int64        // the deliveries to such destinations
+	ids      []int64
+	room     map[int64]dbsqlc.LaneRoomRow
+	open     map[int64]int32
+	parked   map[int64]int32
+	inWindow []bool  // by match
+	turn     []int64 // by match; 0 in the window
+	turns    *turns
+	touched  map[int64]bool // lanes whose deliveries may yet be superseded or blocked
+	latest   []int64        // the deliveries to destinations that want only the latest version,
+	serial   []int64        // and to those that want one after another
 }
 
 func (f *fanout) plan(ctx context.Context, tx pgx.Tx, matches []dbsqlc.DeliveryMatchRow) (*lanePlan, error) {
-	p := &lanePlan{room: map[int64]int32{}, limited: map[int64]bool{}, open: map[int64]int32{}, parked: map[int64]int32{}, latest: map[int64]bool{}}
+	p := &lanePlan{
+		room: map[int64]dbsqlc.LaneRoomRow{}, open: map[int64]int32{}, parked: map[int64]int32{}, touched: map[int64]bool{},
+		inWindow: make([]bool, len(matches)), turn: make([]int64, len(matches)), turns: newTurns(f.queries),
+	}
 	seen := map[int64]bool{}
 	for _, m := range matches {
 		if !seen[m.LaneID] {
@@ -100,14 +106,35 @@ func (f *fanout) plan(ctx context.Context, tx pgx.Tx, matches []dbsqlc.DeliveryM
 		return nil, fmt.Errorf("read lanes: %w", err)
 	}
 	for _, r := range rooms {
-		p.room[r.ID], p.limited[r.ID] = r.Room, r.Limited
+		p.room[r.ID] = r
+	}
+	var flows []flow
+	for i, m := range matches {
+		if p.inWindow[i] = p.place(m.LaneID, m.Active); !p.inWindow[i] {
+			flows = append(flows, flowOf(m))
+		}
+	}
+	if len(flows) == 0 {
+		return p, nil
+	}
+	if err := p.turns.read(ctx, tx, flows); err != nil {
+		return nil, err
+	}
+	for i, m := range matches {
+		if !p.inWindow[i] {
+			p.turn[i] = p.turns.next(flowOf(m))
+		}
 	}
 	return p, nil
 }
 
+func flowOf(m dbsqlc.DeliveryMatchRow) flow {
+	return flow{lane: m.LaneID, priority: m.Priority, tenant: m.Tenant, class: classFirst}
+}
+
 // place says whether the next delivery of a lane goes into the window.
 func (p *lanePlan) place(lane int64, active bool) bool {
-	if active && p.open[lane] < p.room[lane] {
+	if active && p.open[lane] < p.room[lane].Room {
 		p.open[lane]++
 		return true
 	}
@@ -115,12 +142,12 @@ func (p *lanePlan) place(lane int64, active bool) bool {
 	return false
 }
 
-// account locks the lanes in order, adds what was made, ends what that supersedes and lets through what has room by now. Lanes that keep
-// no accounts and got no parked work are not touched.
+// account locks the lanes in order, adds what was made, ends what that supersedes, takes back what has to wait for an older version, and
+// lets through what has room by now. Lanes that keep no accounts and got no parked work are not touched.
 func (f *fanout) account(ctx context.Context, tx pgx.Tx, p *lanePlan) error {
 	add := dbsqlc.LaneAddParams{}
 	for _, id := range p.ids {
-		if p.limited[id] || p.parked[id] > 0 || p.latest[id] {
+		if p.room[id].Limited || p.parked[id] > 0 || p.touched[id] {
 			add.Ids = append(add.Ids, id)
 			add.Open = append(add.Open, p.open[id])
 			add.Parked = append(add.Parked, p.parked[id])
@@ -132,23 +159,65 @@ func (f *fanout) account(ctx context.Context, tx pgx.Tx, p *lanePlan) error {
 	batch := &pgx.Batch{}
 	batch.Queue(dbsqlc.LaneLock, add.Ids)
 	batch.Queue(dbsqlc.LaneAdd, add.Ids, add.Open, add.Parked)
-	if len(p.made) == 0 {
+	if taken := p.turns.taken(); len(taken.LaneIds) > 0 {
+		batch.Queue(dbsqlc.LaneFlowSet, taken.LaneIds, taken.Priorities, taken.Tenants, taken.Classes, taken.Turns)
+	}
+	plain := len(p.latest) == 0 && len(p.serial) == 0
+	if plain {
 		batch.Queue(dbsqlc.LanePromote, add.Ids)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("account lanes: %w", err)
 	}
-	if len(p.made) == 0 {
+	if plain {
 		return nil
 	}
-	if err := f.supersede(ctx, tx, p.made); err != nil {
+	if err := f.supersede(ctx, tx, p.latest); err != nil {
+		return err
+	}
+	if err := f.block(ctx, tx, p.serial); err != nil {
 		return err
 	}
 	return promoteLanes(ctx, tx, add.Ids)
 }
 
+// block takes those that have an older version of their subject before them out of the gate's line, and out of the window.
+func (f *fanout) block(ctx context.Context, tx pgx.Tx, made []int64) error {
+	if len(made) == 0 {
+		return nil
+	}
+	rows, err := f.queries.DeliveryBlock(ctx, tx, made)
+	if err != nil {
+		return fmt.Errorf("block younger versions: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	open, parked := map[int64]int32{}, map[int64]int32{}
+	jobs := make([]int64, len(rows))
+	for i, row := range rows {
+		jobs[i] = jobOf(row.JobID)
+		if row.Parked {
+			parked[row.LaneID]--
+		}
+		if row.InWindow {
+			open[row.LaneID]--
+		}
+	}
+	if err := addToLanes(ctx, tx, f.queries, open, parked); err != nil {
+		return err
+	}
+	if err := f.queries.RiverJobPark(ctx, tx, jobs); err != nil {
+		return fmt.Errorf("park their jobs: %w", err)
+	}
+	return nil
+}
+
 // supersede ends older versions that still wait, where a destination wants only the latest.
 func (f *fanout) supersede(ctx context.Context, tx pgx.Tx, made []int64) error {
+	if len(made) == 0 {
+		return nil
+	}
 	rows, err := f.queries.DeliverySupersede(ctx, tx, made)
 	if err != nil {
 		return fmt.Errorf("supersede older versions: %w", err)
@@ -182,19 +251,23 @@ func (f *fanout) insert(ctx context.Context, tx pgx.Tx, matches []dbsqlc.Deliver
 		if err != nil {
 			return err
 		}
-		inWindow := plan.place(m.LaneID, m.Active)
 		if m.Latest {
-			plan.made, plan.latest[m.LaneID] = append(plan.made, id), true
+			plan.latest, plan.touched[m.LaneID] = append(plan.latest, id), true
+		}
+		if m.Serial {
+			plan.serial, plan.touched[m.LaneID] = append(plan.serial, id), true
 		}
 		params[i] = river.InsertManyParams{
-			Args: DeliverArgs{DeliveryID: id, Try: 1}, InsertOpts: &river.InsertOpts{Pending: !inWindow, Priority: int(m.Priority)},
+			Args:       DeliverArgs{DeliveryID: id, Try: 1},
+			InsertOpts: &river.InsertOpts{Pending: !plan.inWindow[i], Priority: int(m.Priority), Queue: queueOf(plan.room[m.LaneID].Slow)},
 		}
 		rows.Ids = append(rows.Ids, id)
 		rows.EventIds = append(rows.EventIds, m.EventID)
 		rows.DestinationIds = append(rows.DestinationIds, m.DestinationID)
 		rows.LaneIds = append(rows.LaneIds, m.LaneID)
-		rows.Parked = append(rows.Parked, !inWindow)
-		rows.InWindow = append(rows.InWindow, inWindow)
+		rows.Parked = append(rows.Parked, !plan.inWindow[i])
+		rows.InWindow = append(rows.InWindow, plan.inWindow[i])
+		rows.Turns = append(rows.Turns, plan.turn[i])
 		rows.ExpiresAt = append(rows.ExpiresAt, m.ExpiresAt)
 		rows.Priorities = append(rows.Priorities, m.Priority)
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"math"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -20,6 +21,9 @@ type settlement struct {
 	outcome                   webhook.Outcome
 	decision                  decision
 	successor                 bool          // leave a parked job behind: this one cannot or must not go on
+	blocked                   bool          // with a successor: outside the gate, until an older version of its subject has ended
+	serial                    bool          // others of its subject may wait for this
+	turn                      int64         // behind the gate; 0: the one it has
 	wait                      time.Duration // from due to sent; for statistics
 }
 
@@ -30,7 +34,7 @@ type ledger struct{ committer *committer }
 func (l *ledger) close(job *river.Job[DeliverArgs], a admission, outcome webhook.Outcome, d decision) error {
 	_, err := l.committer.settle(settlement{
 		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, destinationID: a.DestinationID, limited: a.Limited,
-		no: a.No, try: job.Args.Try, outcome: outcome, decision: d, wait: max(0, time.UnixMicro(a.SlotUs).Sub(a.DueAt)),
+		no: a.No, try: job.Args.Try, serial: a.Serial, outcome: outcome, decision: d, wait: max(0, time.UnixMicro(a.SlotUs).Sub(a.DueAt)),
 	})
 	return err
 }
@@ -44,10 +48,19 @@ func (l *ledger) park(job *river.Job[DeliverArgs], a admission) error {
 	return err
 }
 
+// block ends a job whose delivery has to wait for an older version of its subject.
+func (l *ledger) block(job *river.Job[DeliverArgs], a admission) error {
+	_, err := l.committer.settle(settlement{
+		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, limited: a.Limited, try: job.Args.Try, priority: a.Priority,
+		decision: decision{state: a.State}, successor: true, blocked: true, serial: true,
+	})
+	return err
+}
+
 // end settles a delivery that made no attempt: expired, or cancelled with its destination.
 func (l *ledger) end(job *river.Job[DeliverArgs], a admission, state, reason string) error {
 	_, err := l.committer.settle(settlement{
-		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, destinationID: a.DestinationID, limited: a.Limited,
+		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, destinationID: a.DestinationID, limited: a.Limited, serial: a.Serial,
 		decision: decision{state: state, reason: reason},
 	})
 	return err
@@ -58,11 +71,12 @@ type settledLanes struct {
 	touched []int64 // locked where limited
 	also    []int64 // locked in any case: they get a hold or parked work
 	promote []int64 // whose gate may open: limited ones, where a place came free
+	release []int64 // deliveries of ordered subjects
 }
 
 // columnsOf turns items into the statement's arrays.
 func columnsOf(items []settlement, successors []int64) (c dbsqlc.AttemptSettleParams, lanes settledLanes) {
-	lanes = settledLanes{[]int64{}, []int64{}, []int64{}}
+	lanes = settledLanes{[]int64{}, []int64{}, []int64{}, nil}
 	seen := make(map[int64]bool, 1)
 	for i, item := range items {
 		d, o := item.decision, item.outcome
@@ -75,6 +89,9 @@ func columnsOf(items []settlement, successors []int64) (c dbsqlc.AttemptSettlePa
 		}
 		if !item.limited && (item.successor || d.hold > 0) {
 			lanes.also = append(lanes.also, item.laneID)
+		}
+		if item.serial {
+			lanes.release = append(lanes.release, item.deliveryID)
 		}
 		c.DeliveryIds = append(c.DeliveryIds, item.deliveryID)
 		c.JobIds = append(c.JobIds, item.jobID)
@@ -93,6 +110,15 @@ func columnsOf(items []settlement, successors []int64) (c dbsqlc.AttemptSettlePa
 		c.Reasons = append(c.Reasons, d.reason)
 		c.Successors = append(c.Successors, successors[i])
 		c.HoldsUs = append(c.HoldsUs, d.hold.Microseconds())
+		c.Blocked = append(c.Blocked, item.blocked)
+		c.Turns = append(c.Turns, item.turn)
+		c.DnsUs = append(c.DnsUs, microseconds(o.Phases.DNS))
+		c.ConnectUs = append(c.ConnectUs, microseconds(o.Phases.Connect))
+		c.TlsUs = append(c.TlsUs, microseconds(o.Phases.TLS))
+		c.FirstByteUs = append(c.FirstByteUs, microseconds(o.Phases.FirstByte))
 	}
 	return c, lanes
 }
+
+// microseconds of a phase: at most the longest timeout, a minute, so it fits; 0 did not happen.
+func microseconds(d time.Duration) int32 { return int32(min(d.Microseconds(), math.MaxInt32)) }

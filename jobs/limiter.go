@@ -18,8 +18,8 @@ const (
 	maxWait    = 2 * time.Second        // the longest wait for a slot inside a worker; beyond it a delivery is parked
 	lead       = 30 * time.Millisecond  // slots this near are granted now and sent at their time: the commit leaves the path
 	travel     = 7 * time.Millisecond   // of a lane's margin, what the way to the receiver may take
-	capWait    = 250 * time.Millisecond // the longest wait for a place in flight without asking again,
-	headWait   = 50 * time.Millisecond  // and for the first of a lane's waiters: another process may have freed one
+	capWait    = 250 * time.Millisecond // the longest wait for a place in flight without asking again
+	headLook   = 15 * time.Millisecond  // how often the first of a lane's waiters looks whether another process has freed one
 	crowdWait  = 250 * time.Millisecond // the longest wait once half the workers wait
 	reslotting = 10                     // how often a late sender asks for a new slot before it gives the grant back
 )
@@ -37,7 +37,11 @@ func (a admission) until(t time.Time) time.Duration {
 	return max(0, time.Duration(t.UnixMicro()-a.NowUs)*time.Microsecond)
 }
 
-type admitAsk struct{ deliveryID, jobID int64 }
+// admitAsk is a job that wants to send; slow says that it came from the slow queue.
+type admitAsk struct {
+	deliveryID, jobID int64
+	slow              bool
+}
 
 // lateAsk is a granted request that missed its slot; tatUS is what its grant left in the lane.
 type lateAsk struct{ laneID, tatUS int64 }
@@ -49,6 +53,7 @@ type limiter struct {
 	committer *committer
 	clock     *clock
 	lates     *batcher[lateAsk, dbsqlc.LaneReslotManyRow]
+	looks     *batcher[int64, bool]
 	places    *places
 
 	waiting  atomic.Int64
@@ -62,6 +67,7 @@ func newLimiter(pool *pgxpool.Pool, committer *committer, workers int) *limiter 
 		pool: pool, committer: committer, clock: committer.clock, places: committer.places, crowd: int64(workers / 2), nextAsks: map[int64]int64{},
 	}
 	l.lates = newBatcher(1, 0, l.reslot)
+	l.looks = newBatcher(1, headLook/2, l.look)
 	return l
 }
 
@@ -96,12 +102,34 @@ func (l *limiter) reslot(ctx context.Context, asks []lateAsk) ([]dbsqlc.LaneResl
 	return slots, nil
 }
 
+func (l *limiter) close() {
+	l.lates.close()
+	l.looks.close()
+}
+
+// look says which lanes have a place in flight free, without locking them: to ask in vain costs everybody the lane's lock.
+func (l *limiter) look(ctx context.Context, lanes []int64) ([]bool, error) {
+	rows, err := l.committer.queries.LaneListFree(ctx, l.pool, lanes)
+	if err != nil {
+		return nil, fmt.Errorf("look for free places: %w", err)
+	}
+	free := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		free[row.ID] = row.Free > 0
+	}
+	found := make([]bool, len(lanes))
+	for i, lane := range lanes {
+		found[i] = free[lane]
+	}
+	return found, nil
+}
+
 // admit asks until the delivery is granted or has to leave: settled, paused, or its turn is further away than a worker may wait. What is
 // granted returns at its slot.
-func (l *limiter) admit(ctx context.Context, jobID, deliveryID int64) (admission, error) {
+func (l *limiter) admit(ctx context.Context, ask admitAsk) (admission, error) {
 	deadline := time.Now().Add(maxWait)
 	for first := true; ; first = false {
-		row, err := l.committer.admit(admitAsk{deliveryID, jobID})
+		row, err := l.committer.admit(ask)
 		if err != nil {
 			return admission{}, err
 		}
@@ -134,7 +162,10 @@ func (l *limiter) await(ctx context.Context, a admission, deadline time.Time, fi
 		if limit <= 0 {
 			return false
 		}
-		return l.places.await(ctx, a.LaneID, limit, first)
+		return l.places.await(ctx, a.LaneID, min(limit, capWait), first, func() bool {
+			free, err := l.looks.do(a.LaneID)
+			return free || err != nil // asking tells what is wrong
+		})
 	}
 	wait := l.untilAsk(a, first)
 	if wait > limit {
@@ -202,72 +233,5 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// places wakes those who wait for a place in flight when one of their lane comes free in this process. A place freed by another process
-// is noticed by asking again.
-type places struct {
-	mu    sync.Mutex
-	lanes map[int64][]chan struct{}
-}
-
-func newPlaces() *places { return &places{lanes: map[int64][]chan struct{}{}} }
-
-// await reports whether to ask again: yes when a place came free or the wait is over, no when ctx ended. A waiter that is back (not first)
-// keeps its place at the head of the line.
-func (p *places) await(ctx context.Context, lane int64, limit time.Duration, first bool) bool {
-	free := make(chan struct{})
-	p.mu.Lock()
-	head := !first || len(p.lanes[lane]) == 0
-	if first {
-		p.lanes[lane] = append(p.lanes[lane], free)
-	} else {
-		p.lanes[lane] = append([]chan struct{}{free}, p.lanes[lane]...)
-	}
-	p.mu.Unlock()
-	if limit = min(limit, capWait); head {
-		limit = min(limit, headWait)
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-free:
-		return true
-	case <-timer.C:
-		p.leave(lane, free)
-		return true
-	case <-ctx.Done():
-		p.leave(lane, free)
-		return false
-	}
-}
-
-func (p *places) leave(lane int64, free chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	waiters := p.lanes[lane]
-	for i, w := range waiters {
-		if w == free {
-			p.lanes[lane] = append(waiters[:i], waiters[i+1:]...)
-			break
-		}
-	}
-	if len(p.lanes[lane]) == 0 {
-		delete(p.lanes, lane)
-	}
-}
-
-// freed wakes the longest waiters of a lane, one per place.
-func (p *places) freed(lane int64, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	waiters := p.lanes[lane]
-	n = min(n, len(waiters))
-	for _, w := range waiters[:n] {
-		close(w)
-	}
-	if p.lanes[lane] = waiters[n:]; len(p.lanes[lane]) == 0 {
-		delete(p.lanes, lane)
 	}
 }

@@ -15,9 +15,6 @@ import (
 	"weir/jobs/webhook"
 )
 
-// QueueDeliverSlow is where the deliveries of lanes whose receiver is slow are worked, so that they cannot take the other workers.
-const QueueDeliverSlow = "deliver_slow"
-
 // When a lane counts as slow, and when it has recovered.
 const (
 	slowMean      = time.Second            // a longer mean over slowAnswers or more answers within slowWindow is slow,

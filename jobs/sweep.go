@@ -36,6 +36,7 @@ type sweeper struct {
 
 	stranded int64 // where the scan for stranded deliveries goes on
 	recount  int64 // and the recount of lanes
+	blocked  int64 // and the look at blocked deliveries
 	tick     int64
 }
 
@@ -82,6 +83,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	}{
 		{"close expired leases", 1, s.closeExpiredLeases},
 		{"expire parked deliveries", 1, s.expireParked},
+		{"release blocked deliveries", 1, s.releaseBlocked},
 		{"promote", 1, s.promote},
 		{"feed replays", 1, s.feeder.step},
 		{"analyze", 5, s.analyze},
@@ -261,6 +263,35 @@ func addToLanes(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, open, p
 	return nil
 }
 
+// releaseBlocked looks at a page of those that wait for an older version. Settling releases at once; this finds those whose older one ended
+// otherwise (expired at the gate, cancelled, its process died), whose time is over, or whose destination does not order any more.
+func (s *sweeper) releaseBlocked(ctx context.Context) error {
+	rows, err := s.queries.DeliveryListBlocked(ctx, s.pool, s.blocked, sweepPage)
+	if err != nil {
+		return err
+	}
+	if s.blocked = 0; len(rows) == sweepPage {
+		s.blocked = rows[sweepPage-1].ID
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	var ids, lanes []int64
+	for _, row := range rows {
+		ids, lanes = append(ids, row.ID), append(lanes, row.LaneID)
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := s.queries.LaneLock(ctx, tx, lanes); err != nil {
+			return fmt.Errorf("lock lanes: %w", err)
+		}
+		if _, err := s.queries.DeliveryUnblock(ctx, tx, ids); err != nil {
+			return fmt.Errorf("unblock: %w", err)
+		}
+		_, err := s.queries.DeliveryRelease(ctx, tx, ids)
+		return err
+	})
+}
+
 // promote opens the gate of every lane that has work behind it: after a hold, a pause, or when the last delivery of a window was parked.
 func (s *sweeper) promote(ctx context.Context) error {
 	lanes, err := s.queries.LaneListIDPromotable(ctx, s.pool, 10000)
@@ -336,6 +367,9 @@ func (s *sweeper) recountLanes(ctx context.Context) error {
 
 func (s *sweeper) prune(ctx context.Context) error {
 	if err := s.queries.DiscoveryRunDeleteBefore(ctx, s.pool, time.Now().Add(-7*24*time.Hour)); err != nil {
+		return err
+	}
+	if err := s.queries.LaneFlowPrune(ctx, s.pool); err != nil {
 		return err
 	}
 	return s.queries.ProcessDeleteBefore(ctx, s.pool)

@@ -102,7 +102,7 @@ func (s *Server) getDelivery(ctx context.Context, id int64) (DeliveryDetail, err
 	ahead := int32(-1)
 	if row.Parked {
 		ahead, err = s.queries.DeliveryCountAhead(ctx, s.Pool, dbsqlc.DeliveryCountAheadParams{
-			DestinationID: row.DestinationID, DueAt: row.DueAt, ID: row.ID, Max: maxWaiting,
+			DestinationID: row.DestinationID, Priority: row.Priority, Turn: row.Turn, ID: row.ID, Max: maxWaiting,
 		})
 		if err != nil {
 			return DeliveryDetail{}, fmt.Errorf("count what waits before: %w", err)

@@ -136,7 +136,7 @@ func destinationFormView(m destinationFormModel) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ui.Select("ordering", "Versions", m.Form.Ordering, "What happens to version 3 of a shipment that still waits when version 4 comes: it is sent all the same, or it gives way and shows as superseded.", []ui.Option{{Value: "all", Label: "Send every version"}, {Value: "latest", Label: "Only the latest"}}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Select("ordering", "Versions", m.Form.Ordering, "What happens to version 4 of a shipment that comes while version 3 still waits: both are sent, in any order; or 3 gives way and shows as superseded; or 4 waits until 3 has been delivered, expired or been dead-lettered. Other shipments are not held up.", []ui.Option{{Value: "all", Label: "Send every version"}, {Value: "latest", Label: "Only the latest"}, {Value: "serial", Label: "One after another"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

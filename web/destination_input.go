@@ -19,6 +19,7 @@ const (
 	defaultTTL         = 72 * time.Hour
 	defaultOrdering    = "all"
 	orderingLatest     = "latest" // an older version that still waits gives way
+	orderingSerial     = "serial" // a subject's versions one after another
 	defaultJitter      = 0.2
 	defaultRate        = 10.0
 	defaultBurst       = 10
@@ -51,7 +52,7 @@ type DestinationInput struct {
 	Subscriptions *[]SubscriptionInput `json:"subscriptions,omitempty" doc:"Left out: every event. An empty list: none but test events."`
 	Timeout       *string              `json:"timeout,omitempty" doc:"1s to 60s, 10s if left out."`
 	TTL           *string              `json:"ttl,omitempty" doc:"How long a delivery may take in all, 72h if left out."`
-	Ordering      *string              `json:"ordering,omitempty" enum:"all,latest"`
+	Ordering      *string              `json:"ordering,omitempty" enum:"all,latest,serial"`
 	Retry         *RetryInput          `json:"retry,omitempty"`
 	Responses     *[]webhook.Rule      `json:"responses,omitempty" doc:"Verdicts that differ from the defaults. Replaced as a whole."`
 	Headers       *map[string]*string  `json:"headers,omitempty" doc:"Write-only, replaced as a whole; null keeps the value that is stored."`
@@ -256,13 +257,11 @@ func setOrdering(in *string, into *string) error {
 		return nil
 	}
 	switch *in {
-	case defaultOrdering, orderingLatest:
+	case defaultOrdering, orderingLatest, orderingSerial:
 		*into = *in
 		return nil
-	case "serial":
-		return invalid("ordering", "\"serial\" is not available yet; want \"all\" or \"latest\"")
 	default:
-		return invalid("ordering", "want \"all\" or \"latest\"")
+		return invalid("ordering", "want \"all\", \"latest\" or \"serial\"")
 	}
 }
 

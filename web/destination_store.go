@@ -54,6 +54,9 @@ func (s *Server) createDestination(ctx context.Context, in DestinationInput) (De
 			return nameTaken(fmt.Errorf("insert destination: %w", err))
 		}
 		id = row.ID
+		if err := s.orderLane(ctx, tx, lane); err != nil {
+			return err
+		}
 		if err := s.insertSecret(ctx, tx, id, secret, key); err != nil {
 			return err
 		}
@@ -244,6 +247,11 @@ func (s *Server) storeDestination(ctx context.Context, tx pgx.Tx, row dbsqlc.Des
 			return fmt.Errorf("lock lane: %w", err)
 		}
 	}
+	if p.ordering != row.Ordering {
+		if err := s.queries.LaneLock(ctx, tx, []int64{row.LaneID}); err != nil {
+			return fmt.Errorf("lock lane: %w", err)
+		}
+	}
 	locked, err := s.queries.DestinationLock(ctx, tx, row.ID)
 	if err != nil {
 		return destinationError(row.ID, err)
@@ -267,6 +275,11 @@ func (s *Server) storeDestination(ctx context.Context, tx pgx.Tx, row dbsqlc.Des
 	if err != nil {
 		return nameTaken(fmt.Errorf("update destination: %w", err))
 	}
+	if p.ordering != row.Ordering {
+		if err := s.orderLane(ctx, tx, row.LaneID); err != nil {
+			return err
+		}
+	}
 	if in.Headers != nil {
 		if err := s.replaceHeaders(ctx, tx, row.ID, in.Headers); err != nil {
 			return err
@@ -286,6 +299,29 @@ func (s *Server) storeDestination(ctx context.Context, tx pgx.Tx, row dbsqlc.Des
 		return nil
 	}
 	return s.audit(ctx, tx, auditEntry{action: "destination.update", object: auditedDestination(row.ID, name), before: before, after: after})
+}
+
+// orderLane makes the lane keep accounts, even without limits, as long as one of its destinations wants versions one after another. The
+// caller holds the lane's lock, or has just made its first destination.
+func (s *Server) orderLane(ctx context.Context, tx pgx.Tx, lane int64) error {
+	if err := s.queries.LaneLock(ctx, tx, []int64{lane}); err != nil {
+		return fmt.Errorf("lock lane: %w", err)
+	}
+	before, err := s.queries.LaneGetByID(ctx, tx, lane)
+	if err != nil {
+		return laneError(lane, err)
+	}
+	limited, err := s.queries.LaneSetSerial(ctx, tx, lane)
+	if err != nil {
+		return fmt.Errorf("update lane: %w", err)
+	}
+	if limited == before.Limited {
+		return nil
+	}
+	if _, err := s.queries.LaneRecount(ctx, tx, []int64{lane}); err != nil {
+		return fmt.Errorf("recount lane: %w", err)
+	}
+	return nil
 }
 
 // rotateSecret makes a new secret of the same scheme. The older ones go on signing for the overlap, so that the receiver can change over

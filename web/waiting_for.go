@@ -55,6 +55,8 @@ func waitingFor(row dbsqlc.DeliveryListViewRow, w workers, ahead int) string {
 		return "the destination is paused" + withReason(row.DestinationReason)
 	case row.DestinationState == "disabled":
 		return "the destination is disabled" + withReason(row.DestinationReason)
+	case row.Blocked:
+		return "an older version of the same subject, which has not ended: this destination takes them one after another"
 	case held.After(w.now):
 		return "the receiver asked to wait until " + clock(held, w.now) + " (" + holdStatus(row.LastStatus) + ")"
 	case row.DueAt.After(w.now):

@@ -13,11 +13,12 @@ import (
 const AttemptAdmit = `-- name: AttemptAdmit :many
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
 ask AS MATERIALIZED (
-    SELECT unnest($1::bigint[]) AS delivery_id, unnest($2::bigint[]) AS job_id, generate_subscripts($1::bigint[], 1) AS ord
+    SELECT unnest($1::bigint[]) AS delivery_id, unnest($2::bigint[]) AS job_id, unnest($3::bool[]) AS slow,
+        generate_subscripts($1::bigint[], 1) AS ord
 ),
 r AS MATERIALIZED (
     SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state, d.priority,
-        d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms,
+        d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms, dest.ordering,
         lane.limited, lane.period_us, lane.margin_us, lane.tau_us, lane.tat_us, lane.held_us, lane.in_flight, lane.max_in_flight,
         open_attempt.lease_until,
         CASE
@@ -34,9 +35,21 @@ r AS MATERIALIZED (
                 WHERE mine.id = d.event_id AND mine.subject <> ''
             ) THEN 'superseded'
             WHEN dest.state <> 'active' THEN 'paused'
+            WHEN dest.ordering = 'serial' AND (d.blocked OR EXISTS (
+                -- One of the same subject goes first, because it is older and not over, or because its request is under way.
+                SELECT 1 FROM event mine
+                JOIN event other ON other.subject = mine.subject AND other.tenant = mine.tenant AND other.id <> mine.id
+                JOIN delivery od ON od.event_id = other.id AND od.destination_id = d.destination_id AND od.settled_at IS NULL
+                WHERE mine.id = d.event_id AND mine.subject <> '' AND (
+                    (coalesce(other.version, -1), other.id) < (coalesce(mine.version, -1), mine.id)
+                    OR EXISTS (SELECT 1 FROM attempt oa WHERE oa.delivery_id = od.id AND oa.no = od.attempts + 1)
+                )
+            )) THEN 'behind'
             WHEN d.due_at > to_timestamp(t.now_us / 1e6) + interval '50 milliseconds' THEN 'early'
             WHEN lane.held_us > t.now_us THEN 'held'
-            WHEN d.parked THEN 'full'
+            -- Its receiver turned slow while the job waited among the fast ones: back behind the gate, and through it into the other queue.
+            WHEN lane.slow_since IS NOT NULL AND NOT ask.slow THEN 'slow'
+            WHEN d.parked OR d.blocked THEN 'full'
             WHEN lane.limited AND NOT d.in_window AND (lane.parked > 0 OR lane.open - lane.in_flight >= lane.window_size) THEN 'full'
             ELSE 'ask'
         END AS verdict
@@ -47,23 +60,23 @@ r AS MATERIALIZED (
     LEFT JOIN attempt open_attempt ON open_attempt.delivery_id = d.id AND open_attempt.no = d.attempts + 1
 ),
 k AS (
-    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.priority, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.limited, r.period_us, r.margin_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
+    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.priority, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.ordering, r.limited, r.period_us, r.margin_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
 ),
 s AS (
-    SELECT k.delivery_id, k.ord, k.now_us, k.event_id, k.destination_id, k.lane_id, k.attempts, k.failures, k.in_window, k.due_at, k.state, k.priority, k.replay_id, k.expires_at, k.destination_version, k.timeout_ms, k.limited, k.period_us, k.margin_us, k.tau_us, k.tat_us, k.held_us, k.in_flight, k.max_in_flight, k.lease_until, k.verdict, k.rank, CASE WHEN k.period_us = 0 THEN k.now_us
+    SELECT k.delivery_id, k.ord, k.now_us, k.event_id, k.destination_id, k.lane_id, k.attempts, k.failures, k.in_window, k.due_at, k.state, k.priority, k.replay_id, k.expires_at, k.destination_version, k.timeout_ms, k.ordering, k.limited, k.period_us, k.margin_us, k.tau_us, k.tat_us, k.held_us, k.in_flight, k.max_in_flight, k.lease_until, k.verdict, k.rank, CASE WHEN k.period_us = 0 THEN k.now_us
         ELSE greatest(k.now_us, greatest(k.tat_us, k.now_us) + (k.rank - 1) * k.period_us - k.tau_us) END AS slot_us
     FROM k
 ),
 g AS MATERIALIZED (
-    SELECT s.delivery_id, s.ord, s.now_us, s.event_id, s.destination_id, s.lane_id, s.attempts, s.failures, s.in_window, s.due_at, s.state, s.priority, s.replay_id, s.expires_at, s.destination_version, s.timeout_ms, s.limited, s.period_us, s.margin_us, s.tau_us, s.tat_us, s.held_us, s.in_flight, s.max_in_flight, s.lease_until, s.verdict, s.rank, s.slot_us, CASE
+    SELECT s.delivery_id, s.ord, s.now_us, s.event_id, s.destination_id, s.lane_id, s.attempts, s.failures, s.in_window, s.due_at, s.state, s.priority, s.replay_id, s.expires_at, s.destination_version, s.timeout_ms, s.ordering, s.limited, s.period_us, s.margin_us, s.tau_us, s.tat_us, s.held_us, s.in_flight, s.max_in_flight, s.lease_until, s.verdict, s.rank, s.slot_us, CASE
             WHEN s.max_in_flight IS NOT NULL AND s.rank > s.max_in_flight - s.in_flight THEN 'cap'
-            WHEN s.slot_us > s.now_us + greatest($3::bigint, least(s.period_us / 4, 100000)) THEN 'rate'
+            WHEN s.slot_us > s.now_us + greatest($4::bigint, least(s.period_us / 4, 100000)) THEN 'rate'
             ELSE 'granted' END AS answer
     FROM s
 ),
 opened AS (
     INSERT INTO attempt (delivery_id, no, lane_id, process, replay_id, started_at, lease_until)
-    SELECT g.delivery_id, g.attempts + 1, g.lane_id, $4::text, g.replay_id, to_timestamp(g.slot_us / 1e6),
+    SELECT g.delivery_id, g.attempts + 1, g.lane_id, $5::text, g.replay_id, to_timestamp(g.slot_us / 1e6),
         to_timestamp(g.slot_us / 1e6) + g.timeout_ms * interval '1 millisecond' + interval '10 seconds'
     FROM g WHERE g.answer = 'granted'
     RETURNING attempt.delivery_id
@@ -86,6 +99,7 @@ SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
     coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.margin_us, 0)::bigint AS margin_us,
     coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(g.max_in_flight - g.in_flight - g.rank, 0)::int AS places, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
+    coalesce(r.ordering = 'serial', false)::bool AS serial,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
@@ -102,6 +116,7 @@ ORDER BY r.ord
 type AttemptAdmitParams struct {
 	DeliveryIds []int64
 	JobIds      []int64
+	Slow        []bool
 	LeadUs      int64
 	Process     string
 }
@@ -119,6 +134,7 @@ type AttemptAdmitRow struct {
 	Limited            bool
 	State              string
 	Priority           int16
+	Serial             bool
 	No                 int32
 	Failures           int32
 	LaneID             int64
@@ -147,6 +163,7 @@ func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitPar
 	rows, err := db.Query(ctx, AttemptAdmit,
 		arg.DeliveryIds,
 		arg.JobIds,
+		arg.Slow,
 		arg.LeadUs,
 		arg.Process,
 	)
@@ -170,6 +187,7 @@ func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitPar
 			&i.Limited,
 			&i.State,
 			&i.Priority,
+			&i.Serial,
 			&i.No,
 			&i.Failures,
 			&i.LaneID,
@@ -304,18 +322,21 @@ s AS MATERIALIZED (
         unnest($7::text[]) AS attempt_reason, unnest($8::bigint[]) AS took_us, unnest($9::text[]) AS retry_after,
         unnest($10::bytea[]) AS excerpt, unnest($11::bool[]) AS truncated,
         unnest($12::text[]) AS state, unnest($13::int[]) AS charge, unnest($14::bigint[]) AS delay_us,
-        unnest($15::text[]) AS reason, unnest($16::bigint[]) AS successor, unnest($17::bigint[]) AS hold_us
+        unnest($15::text[]) AS reason, unnest($16::bigint[]) AS successor, unnest($17::bigint[]) AS hold_us,
+        unnest($18::bool[]) AS blocked, unnest($19::bigint[]) AS turn, unnest($20::int[]) AS dns_us,
+        unnest($21::int[]) AS connect_us, unnest($22::int[]) AS tls_us, unnest($23::int[]) AS first_byte_us
 ),
 closed AS (
     UPDATE attempt SET finished_at = t.at, verdict = s.verdict, status = nullif(s.status, 0), error_class = s.error_class,
-        reason = s.attempt_reason, took_us = s.took_us, retry_after = s.retry_after, excerpt = s.excerpt, truncated = s.truncated
+        reason = s.attempt_reason, took_us = s.took_us, retry_after = s.retry_after, excerpt = s.excerpt, truncated = s.truncated,
+        dns_us = nullif(s.dns_us, 0), connect_us = nullif(s.connect_us, 0), tls_us = nullif(s.tls_us, 0), first_byte_us = nullif(s.first_byte_us, 0)
     FROM s CROSS JOIN t
     -- Not "finished_at IS NULL": the planner would go through the index of all open leases for each row, instead of the key.
     WHERE s.no > 0 AND attempt.delivery_id = s.delivery_id AND attempt.no = s.no AND coalesce(attempt.finished_at, 'infinity') = 'infinity'
     RETURNING attempt.delivery_id, attempt.lane_id
 ),
 f AS MATERIALIZED (
-    SELECT s.delivery_id, s.job_id, s.no, s.verdict, s.status, s.error_class, s.attempt_reason, s.took_us, s.retry_after, s.excerpt, s.truncated, s.state, s.charge, s.delay_us, s.reason, s.successor, s.hold_us, d.lane_id, d.in_window AS was_in_window, d.parked AS was_parked
+    SELECT s.delivery_id, s.job_id, s.no, s.verdict, s.status, s.error_class, s.attempt_reason, s.took_us, s.retry_after, s.excerpt, s.truncated, s.state, s.charge, s.delay_us, s.reason, s.successor, s.hold_us, s.blocked, s.turn, s.dns_us, s.connect_us, s.tls_us, s.first_byte_us, d.lane_id, d.in_window AS was_in_window, d.parked AS was_parked, s.successor > 0 AND NOT s.blocked AS parks
     FROM s JOIN delivery d ON d.id = s.delivery_id
     WHERE d.settled_at IS NULL AND d.job_id = s.job_id
         AND (s.no = 0 OR EXISTS (SELECT 1 FROM closed WHERE closed.delivery_id = s.delivery_id))
@@ -326,7 +347,10 @@ moved AS (
         attempts = delivery.attempts + (f.no > 0)::int,
         failures = delivery.failures + f.charge,
         in_window = false,
-        parked = f.successor > 0,
+        parked = f.parks,
+        blocked = f.blocked AND f.successor > 0,
+        -- A place in the line is given once per try: what comes back behind the gate unsent keeps its own.
+        turn = CASE WHEN f.turn > 0 THEN f.turn WHEN f.no > 0 THEN 0 ELSE delivery.turn END,
         job_id = CASE WHEN f.successor > 0 THEN f.successor ELSE delivery.job_id END,
         try = delivery.try + (f.successor > 0)::int,
         due_at = CASE WHEN f.no > 0 OR f.delay_us > 0 THEN least(t.at + f.delay_us * interval '1 microsecond', delivery.expires_at) ELSE delivery.due_at END,
@@ -343,7 +367,7 @@ counts AS (
     FROM (
         SELECT closed.lane_id, 1 AS closed, 0 AS left_window, 0 AS parked, 0::bigint AS hold_us FROM closed
         UNION ALL
-        SELECT f.lane_id, 0, f.was_in_window::int, (f.successor > 0)::int - f.was_parked::int, f.hold_us FROM f
+        SELECT f.lane_id, 0, f.was_in_window::int, f.parks::int - f.was_parked::int, f.hold_us FROM f
     ) x GROUP BY x.lane_id
 ),
 accounted AS (
@@ -381,6 +405,12 @@ type AttemptSettleParams struct {
 	Reasons        []string
 	Successors     []int64
 	HoldsUs        []int64
+	Blocked        []bool
+	Turns          []int64
+	DnsUs          []int32
+	ConnectUs      []int32
+	TlsUs          []int32
+	FirstByteUs    []int32
 }
 
 // Closes attempts and moves their deliveries on, and moves deliveries on that made no attempt (no = 0: parked, expired, cancelled).
@@ -406,6 +436,12 @@ func (q *Queries) AttemptSettle(ctx context.Context, db DBTX, arg AttemptSettleP
 		arg.Reasons,
 		arg.Successors,
 		arg.HoldsUs,
+		arg.Blocked,
+		arg.Turns,
+		arg.DnsUs,
+		arg.ConnectUs,
+		arg.TlsUs,
+		arg.FirstByteUs,
 	)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,56 @@ import (
 	"time"
 )
 
+const DeliveryBlock = `-- name: DeliveryBlock :many
+WITH late AS MATERIALIZED (
+    SELECT d.id, d.job_id, d.lane_id, d.parked, d.in_window FROM delivery d
+    JOIN event mine ON mine.id = d.event_id
+    WHERE d.id = ANY($1::bigint[]) AND EXISTS (
+        SELECT 1 FROM event other
+        JOIN delivery od ON od.event_id = other.id AND od.destination_id = d.destination_id AND od.settled_at IS NULL
+        WHERE other.subject = mine.subject AND other.tenant = mine.tenant AND other.id <> mine.id
+            AND (coalesce(other.version, -1), other.id) < (coalesce(mine.version, -1), mine.id)
+    )
+)
+UPDATE delivery SET blocked = true, parked = false, in_window = false
+FROM late WHERE delivery.id = late.id
+RETURNING late.job_id, late.lane_id, late.parked, late.in_window
+`
+
+type DeliveryBlockRow struct {
+	JobID    *int64
+	LaneID   int64
+	Parked   bool
+	InWindow bool
+}
+
+// For destinations that want one subject's versions one after another: of these new deliveries, those with an older one that has not ended
+// wait outside the gate until it has. The caller holds the lanes' locks. Returns what counters and jobs must follow.
+func (q *Queries) DeliveryBlock(ctx context.Context, db DBTX, ids []int64) ([]DeliveryBlockRow, error) {
+	rows, err := db.Query(ctx, DeliveryBlock, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DeliveryBlockRow{}
+	for rows.Next() {
+		var i DeliveryBlockRow
+		if err := rows.Scan(
+			&i.JobID,
+			&i.LaneID,
+			&i.Parked,
+			&i.InWindow,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DeliveryCancelByDestination = `-- name: DeliveryCancelByDestination :many
 WITH c AS MATERIALIZED (
     SELECT d.id, d.job_id, d.parked, d.in_window FROM delivery d
@@ -17,7 +67,7 @@ WITH c AS MATERIALIZED (
         AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
     ORDER BY d.id LIMIT $4
 )
-UPDATE delivery SET state = 'cancelled', reason = $1, settled_at = clock_timestamp(), parked = false, in_window = false
+UPDATE delivery SET state = 'cancelled', reason = $1, settled_at = clock_timestamp(), parked = false, in_window = false, blocked = false
 FROM c WHERE delivery.id = c.id
 RETURNING delivery.id, c.job_id, c.parked, c.in_window
 `
@@ -70,13 +120,14 @@ func (q *Queries) DeliveryCancelByDestination(ctx context.Context, db DBTX, arg 
 
 const DeliveryCountAhead = `-- name: DeliveryCountAhead :one
 SELECT count(*)::int FROM (
-    SELECT 1 FROM delivery WHERE parked AND destination_id = $1 AND (due_at, id) < ($2::timestamptz, $3::bigint) LIMIT $4
+    SELECT 1 FROM delivery WHERE parked AND destination_id = $1 AND (priority, turn, id) < ($2::smallint, $3::bigint, $4::bigint) LIMIT $5
 ) x
 `
 
 type DeliveryCountAheadParams struct {
 	DestinationID int64
-	DueAt         time.Time
+	Priority      int16
+	Turn          int64
 	ID            int64
 	Max           int32
 }
@@ -85,7 +136,8 @@ type DeliveryCountAheadParams struct {
 func (q *Queries) DeliveryCountAhead(ctx context.Context, db DBTX, arg DeliveryCountAheadParams) (int32, error) {
 	row := db.QueryRow(ctx, DeliveryCountAhead,
 		arg.DestinationID,
-		arg.DueAt,
+		arg.Priority,
+		arg.Turn,
 		arg.ID,
 		arg.Max,
 	)
@@ -131,10 +183,10 @@ func (q *Queries) DeliveryExpireParked(ctx context.Context, db DBTX, laneIds []i
 }
 
 const DeliveryInsertMany = `-- name: DeliveryInsertMany :exec
-INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at, priority)
+INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at, priority, turn)
 SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]),
     unnest($5::bigint[]), unnest($6::bool[]), unnest($7::bool[]), unnest($8::timestamptz[]),
-    unnest($9::smallint[])
+    unnest($9::smallint[]), unnest($10::bigint[])
 `
 
 type DeliveryInsertManyParams struct {
@@ -147,6 +199,7 @@ type DeliveryInsertManyParams struct {
 	InWindow       []bool
 	ExpiresAt      []time.Time
 	Priorities     []int16
+	Turns          []int64
 }
 
 func (q *Queries) DeliveryInsertMany(ctx context.Context, db DBTX, arg DeliveryInsertManyParams) error {
@@ -160,8 +213,39 @@ func (q *Queries) DeliveryInsertMany(ctx context.Context, db DBTX, arg DeliveryI
 		arg.InWindow,
 		arg.ExpiresAt,
 		arg.Priorities,
+		arg.Turns,
 	)
 	return err
+}
+
+const DeliveryListBlocked = `-- name: DeliveryListBlocked :many
+SELECT d.id, d.lane_id FROM delivery d WHERE d.blocked AND d.id > $1 ORDER BY d.id LIMIT $2
+`
+
+type DeliveryListBlockedRow struct {
+	ID     int64
+	LaneID int64
+}
+
+// A page of those that wait for an older one, by id, with what is needed to see whether they still have to.
+func (q *Queries) DeliveryListBlocked(ctx context.Context, db DBTX, after int64, max int32) ([]DeliveryListBlockedRow, error) {
+	rows, err := db.Query(ctx, DeliveryListBlocked, after, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DeliveryListBlockedRow{}
+	for rows.Next() {
+		var i DeliveryListBlockedRow
+		if err := rows.Scan(&i.ID, &i.LaneID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const DeliveryListLaneIDExpired = `-- name: DeliveryListLaneIDExpired :many
@@ -296,8 +380,40 @@ func (q *Queries) DeliveryListStranded(ctx context.Context, db DBTX, arg Deliver
 	return items, nil
 }
 
+const DeliveryListTenant = `-- name: DeliveryListTenant :many
+SELECT d.id, e.tenant, (d.turn = 0)::bool AS unplaced FROM delivery d JOIN event e ON e.id = d.event_id WHERE d.id = ANY($1::bigint[])
+`
+
+type DeliveryListTenantRow struct {
+	ID       int64
+	Tenant   string
+	Unplaced bool
+}
+
+// Whose flow each belongs to, and whether it has a turn yet.
+func (q *Queries) DeliveryListTenant(ctx context.Context, db DBTX, ids []int64) ([]DeliveryListTenantRow, error) {
+	rows, err := db.Query(ctx, DeliveryListTenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DeliveryListTenantRow{}
+	for rows.Next() {
+		var i DeliveryListTenantRow
+		if err := rows.Scan(&i.ID, &i.Tenant, &i.Unplaced); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DeliveryMatch = `-- name: DeliveryMatch :many
 SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active, (d.ordering = 'latest')::bool AS latest,
+    (d.ordering = 'serial' AND e.subject <> '')::bool AS serial, e.tenant,
     coalesce(e.expires_at, e.created_at + d.ttl_s * interval '1 second')::timestamptz AS expires_at, e.priority
 FROM event e
 JOIN destination d ON d.deleted_at IS NULL AND d.id > coalesce(e.fanout_after, 0)
@@ -318,6 +434,8 @@ type DeliveryMatchRow struct {
 	LaneID        int64
 	Active        bool
 	Latest        bool
+	Serial        bool
+	Tenant        string
 	ExpiresAt     time.Time
 	Priority      int16
 }
@@ -339,6 +457,8 @@ func (q *Queries) DeliveryMatch(ctx context.Context, db DBTX, eventIds []int64, 
 			&i.LaneID,
 			&i.Active,
 			&i.Latest,
+			&i.Serial,
+			&i.Tenant,
 			&i.ExpiresAt,
 			&i.Priority,
 		); err != nil {
@@ -374,6 +494,59 @@ func (q *Queries) DeliveryPageEnd(ctx context.Context, db DBTX, page int32, afte
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const DeliveryRelease = `-- name: DeliveryRelease :many
+WITH subject AS MATERIALIZED (
+    SELECT DISTINCT d.destination_id, e.tenant, e.subject FROM delivery d JOIN event e ON e.id = d.event_id
+    WHERE d.id = ANY($1::bigint[]) AND e.subject <> ''
+),
+first AS MATERIALIZED (
+    SELECT x.id, x.blocked FROM subject s CROSS JOIN LATERAL (
+        SELECT d.id, d.blocked FROM event e
+        JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.settled_at IS NULL
+        WHERE e.subject = s.subject AND e.tenant = s.tenant
+        ORDER BY coalesce(e.version, -1), e.id LIMIT 1
+    ) x
+    WHERE x.blocked AND NOT EXISTS (
+        SELECT 1 FROM event e
+        JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.settled_at IS NULL
+        JOIN attempt a ON a.delivery_id = d.id AND a.no = d.attempts + 1
+        WHERE e.subject = s.subject AND e.tenant = s.tenant
+    )
+),
+released AS (
+    UPDATE delivery SET blocked = false, parked = true
+    WHERE delivery.id = ANY(ARRAY(SELECT first.id FROM first)) AND delivery.blocked RETURNING delivery.id, delivery.lane_id
+),
+counted AS (
+    UPDATE lane SET parked = lane.parked + n.n
+    FROM (SELECT released.lane_id, count(*)::int AS n FROM released GROUP BY released.lane_id) n
+    WHERE lane.id = n.lane_id RETURNING lane.id
+)
+SELECT released.id FROM released JOIN counted ON counted.id = released.lane_id
+`
+
+// Lets through to the gate whatever waits for nothing any more: of the subjects of these deliveries (which have just changed), the oldest one
+// that has not ended, unless a request of that subject is under way. The caller holds the lanes' locks. One row per delivery released.
+func (q *Queries) DeliveryRelease(ctx context.Context, db DBTX, ids []int64) ([]int64, error) {
+	rows, err := db.Query(ctx, DeliveryRelease, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const DeliveryReopen = `-- name: DeliveryReopen :exec
@@ -480,7 +653,7 @@ known AS MATERIALIZED (
     JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.state <> 'cancelled'
 )
 UPDATE delivery SET state = 'superseded', reason = 'version ' || known.newest || ' came while version ' || known.version || ' waited',
-    settled_at = clock_timestamp(), parked = false, in_window = false
+    settled_at = clock_timestamp(), parked = false, in_window = false, blocked = false
 FROM known
 WHERE delivery.id = known.id AND known.version < known.newest AND known.settled_at IS NULL AND known.replay_id IS NULL
     AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = known.id AND a.no = delivery.attempts + 1)
@@ -517,6 +690,43 @@ func (q *Queries) DeliverySupersede(ctx context.Context, db DBTX, ids []int64) (
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DeliveryUnblock = `-- name: DeliveryUnblock :many
+WITH free AS MATERIALIZED (
+    UPDATE delivery SET blocked = false, parked = true FROM destination t
+    WHERE delivery.id = ANY($1::bigint[]) AND delivery.blocked AND t.id = delivery.destination_id
+        AND (t.ordering <> 'serial' OR delivery.expires_at <= statement_timestamp())
+    RETURNING delivery.id, delivery.lane_id
+),
+counted AS (
+    UPDATE lane SET parked = lane.parked + n.n
+    FROM (SELECT free.lane_id, count(*)::int AS n FROM free GROUP BY free.lane_id) n
+    WHERE lane.id = n.lane_id RETURNING lane.id
+)
+SELECT free.id FROM free JOIN counted ON counted.id = free.lane_id
+`
+
+// Of these, those that nothing orders any more (their destination's ordering was changed) or whose time is over go to the gate, where they
+// are sent or expire. The caller holds the lanes' locks.
+func (q *Queries) DeliveryUnblock(ctx context.Context, db DBTX, ids []int64) ([]int64, error) {
+	rows, err := db.Query(ctx, DeliveryUnblock, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func (q *Queries) DeliveryListIDByEvent(ctx context.Context, db DBTX, eventIds [
 
 const DeliveryListView = `-- name: DeliveryListView :many
 
-SELECT d.id, d.destination_id, d.lane_id, d.state, d.parked, d.attempts, d.due_at, d.expires_at, d.replay_id, d.last_status, d.last_error_class,
+SELECT d.id, d.destination_id, d.lane_id, d.state, d.parked, d.blocked, d.priority, d.turn, d.attempts, d.due_at, d.expires_at, d.replay_id, d.last_status, d.last_error_class,
     d.reason, d.created_at, d.settled_at, e.event_id AS event_key, e.type, e.subject, e.tenant, length(e.payload)::int AS bytes,
     dest.name AS destination_name, dest.state AS destination_state, dest.state_reason AS destination_reason,
     lane.rate, lane.max_in_flight, lane.held_us, lane.in_flight AS lane_in_flight, lane.parked AS lane_parked,
@@ -113,6 +113,9 @@ type DeliveryListViewRow struct {
 	LaneID            int64
 	State             string
 	Parked            bool
+	Blocked           bool
+	Priority          int16
+	Turn              int64
 	Attempts          int32
 	DueAt             time.Time
 	ExpiresAt         time.Time
@@ -158,6 +161,9 @@ func (q *Queries) DeliveryListView(ctx context.Context, db DBTX, ids []int64) ([
 			&i.LaneID,
 			&i.State,
 			&i.Parked,
+			&i.Blocked,
+			&i.Priority,
+			&i.Turn,
 			&i.Attempts,
 			&i.DueAt,
 			&i.ExpiresAt,

@@ -156,6 +156,36 @@ func (q *Queries) LaneList(ctx context.Context, db DBTX, after int64, max int32)
 	return items, nil
 }
 
+const LaneListFree = `-- name: LaneListFree :many
+SELECT id, greatest(0, coalesce(max_in_flight - in_flight, 1))::int AS free FROM lane WHERE id = ANY($1::bigint[])
+`
+
+type LaneListFreeRow struct {
+	ID   int64
+	Free int32
+}
+
+// How many places in flight these lanes have free. Read without a lock, to see whether asking is worth it.
+func (q *Queries) LaneListFree(ctx context.Context, db DBTX, ids []int64) ([]LaneListFreeRow, error) {
+	rows, err := db.Query(ctx, LaneListFree, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LaneListFreeRow{}
+	for rows.Next() {
+		var i LaneListFreeRow
+		if err := rows.Scan(&i.ID, &i.Free); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LaneListID = `-- name: LaneListID :many
 SELECT id FROM lane WHERE id > $1 ORDER BY id LIMIT $2
 `
@@ -253,7 +283,7 @@ func (q *Queries) LaneLockByEvent(ctx context.Context, db DBTX, eventID string, 
 
 const LanePromote = `-- name: LanePromote :one
 WITH l AS MATERIALIZED (
-    SELECT lane.id, lane.open - lane.in_flight AS waiting,
+    SELECT lane.id, lane.open - lane.in_flight AS waiting, lane.slow_since IS NOT NULL AS slow,
         CASE WHEN lane.limited THEN lane.window_size - (lane.open - lane.in_flight) ELSE lane.window_size END AS room
     FROM lane
     WHERE lane.id = ANY($1::bigint[]) AND lane.parked > 0
@@ -261,22 +291,23 @@ WITH l AS MATERIALIZED (
         AND (NOT lane.limited OR lane.window_size - (lane.open - lane.in_flight) >= greatest(1, lane.window_size / 4))
 ),
 p AS MATERIALIZED (
-    SELECT c.id, c.job_id, l.id AS lane_id
+    SELECT c.id, c.job_id, l.id AS lane_id, l.slow
     FROM l CROSS JOIN LATERAL (
         SELECT x.id, x.job_id FROM destination t CROSS JOIN LATERAL (
-            SELECT d.id, d.job_id, d.priority, d.due_at FROM delivery d
+            SELECT d.id, d.job_id, d.priority, d.turn FROM delivery d
             WHERE d.parked AND d.destination_id = t.id AND d.due_at <= statement_timestamp()
-            ORDER BY d.priority, d.due_at, d.id LIMIT l.room
+            ORDER BY d.priority, d.turn, d.id LIMIT l.room
         ) x
         WHERE t.lane_id = l.id AND t.state = 'active'
-        ORDER BY x.priority, x.due_at, x.id LIMIT l.room
+        ORDER BY x.priority, x.turn, x.id LIMIT l.room
     ) c
 ),
 moved AS (
     UPDATE delivery SET parked = false, in_window = true WHERE delivery.id = ANY(ARRAY(SELECT p.id FROM p)) RETURNING delivery.lane_id
 ),
 woken AS (
-    UPDATE river_job SET state = 'available', scheduled_at = now()
+    UPDATE river_job SET state = 'available', scheduled_at = now(),
+        queue = CASE WHEN river_job.id = ANY(ARRAY(SELECT p.job_id FROM p WHERE p.slow)) THEN 'deliver_slow' ELSE 'deliver' END
     WHERE river_job.id = ANY(ARRAY(SELECT p.job_id FROM p)) AND river_job.state = 'pending' RETURNING river_job.id
 ),
 counted AS (
@@ -285,20 +316,22 @@ counted AS (
     WHERE lane.id = m.lane_id RETURNING lane.id
 )
 SELECT (SELECT count(*) FROM woken)::int AS promoted, (SELECT count(*) FROM counted)::int AS lanes,
-    coalesce(CASE WHEN EXISTS (SELECT 1 FROM l JOIN p ON p.lane_id = l.id WHERE l.waiting <= 2)
-         THEN pg_notify(current_schema() || '.river_insert', '{"queue":"deliver"}')::text END, '-')::text AS notified
+    (SELECT count(pg_notify(current_schema() || '.river_insert', n.payload)) FROM (
+        SELECT DISTINCT CASE WHEN l.slow THEN '{"queue":"deliver_slow"}' ELSE '{"queue":"deliver"}' END AS payload
+        FROM l WHERE l.waiting <= 2 AND EXISTS (SELECT 1 FROM p WHERE p.lane_id = l.id)
+    ) n)::int AS notified
 `
 
 type LanePromoteRow struct {
 	Promoted int32
 	Lanes    int32
-	Notified string
+	Notified int32
 }
 
-// The gate: lets parked deliveries of these lanes into River, by priority and then oldest first, as far as each window has room. Room below a quarter of the
-// window is left to grow, so that promotions are few and large. Arrays, not joins, in the updates: a LIMIT that is an expression makes the
-// planner expect a tenth of the backlog and hash whole tables. One notification, only where a window had run nearly empty: NOTIFY takes
-// a lock at commit, and a full window needs no waking. The caller holds the lanes' locks.
+// The gate: lets parked deliveries of these lanes into River, by priority and then by turn, as far as each window has room. Room below a
+// quarter of the window is left to grow, so that promotions are few and large. Arrays, not joins, in the updates: a LIMIT that is an
+// expression makes the planner expect a tenth of the backlog and hash whole tables. One notification per queue, only where a window had
+// run nearly empty: NOTIFY takes a lock at commit, and a full window needs no waking. The caller holds the lanes' locks.
 func (q *Queries) LanePromote(ctx context.Context, db DBTX, ids []int64) (LanePromoteRow, error) {
 	row := db.QueryRow(ctx, LanePromote, ids)
 	var i LanePromoteRow
@@ -403,7 +436,7 @@ func (q *Queries) LaneReslotMany(ctx context.Context, db DBTX, ids []int64, tats
 }
 
 const LaneRoom = `-- name: LaneRoom :many
-SELECT id, limited,
+SELECT id, limited, (slow_since IS NOT NULL)::bool AS slow,
     CASE WHEN NOT limited THEN 1000000000
          WHEN parked > 0 OR held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint THEN 0
          ELSE greatest(0, window_size - (open - in_flight)) END::int AS room
@@ -413,6 +446,7 @@ FROM lane WHERE id = ANY($1::bigint[])
 type LaneRoomRow struct {
 	ID      int64
 	Limited bool
+	Slow    bool
 	Room    int32
 }
 
@@ -426,7 +460,12 @@ func (q *Queries) LaneRoom(ctx context.Context, db DBTX, ids []int64) ([]LaneRoo
 	items := []LaneRoomRow{}
 	for rows.Next() {
 		var i LaneRoomRow
-		if err := rows.Scan(&i.ID, &i.Limited, &i.Room); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Limited,
+			&i.Slow,
+			&i.Room,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -435,6 +474,19 @@ func (q *Queries) LaneRoom(ctx context.Context, db DBTX, ids []int64) ([]LaneRoo
 		return nil, err
 	}
 	return items, nil
+}
+
+const LaneSetSerial = `-- name: LaneSetSerial :one
+UPDATE lane SET serial = EXISTS (SELECT 1 FROM destination t WHERE t.lane_id = lane.id AND t.ordering = 'serial' AND t.deleted_at IS NULL)
+WHERE lane.id = $1 RETURNING lane.limited
+`
+
+// A lane orders as long as one of its destinations does. Returns whether it is limited now. The caller holds the lane's lock.
+func (q *Queries) LaneSetSerial(ctx context.Context, db DBTX, id int64) (bool, error) {
+	row := db.QueryRow(ctx, LaneSetSerial, id)
+	var limited bool
+	err := row.Scan(&limited)
+	return limited, err
 }
 
 const LaneUpdatePolicy = `-- name: LaneUpdatePolicy :one

@@ -56,3 +56,13 @@ func (q *Queries) RiverJobMoveToSlow(ctx context.Context, db DBTX, laneIds []int
 	}
 	return result.RowsAffected(), nil
 }
+
+const RiverJobPark = `-- name: RiverJobPark :exec
+UPDATE river_job SET state = 'pending' WHERE id = ANY($1::bigint[]) AND state = 'available'
+`
+
+// Takes back jobs that this transaction made available, or that nobody has fetched: they wait for the gate.
+func (q *Queries) RiverJobPark(ctx context.Context, db DBTX, ids []int64) error {
+	_, err := db.Exec(ctx, RiverJobPark, ids)
+	return err
+}

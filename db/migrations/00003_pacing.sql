@@ -78,7 +78,7 @@ DROP INDEX CONCURRENTLY IF EXISTS delivery_gate_idx; -- what a migration that wa
 CREATE INDEX CONCURRENTLY delivery_gate_idx ON delivery (destination_id, priority, turn, id) WHERE parked;
 DROP INDEX CONCURRENTLY IF EXISTS delivery_parked_idx;
 DROP INDEX CONCURRENTLY IF EXISTS delivery_blocked_idx;
-CREATE INDEX CONCURRENTLY delivery_blocked_idx ON delivery (destination_id, id) WHERE blocked;
+CREATE INDEX CONCURRENTLY delivery_blocked_idx ON delivery (id) WHERE blocked;
 
 -- Where a request's time went, in microseconds from its start; NULL: did not happen (a connection that was reused has no DNS, connect, TLS).
 ALTER TABLE attempt

@@ -8,11 +8,12 @@
 -- quarter of its period, up to 100 ms, so that a busy machine still asks in time. Runs after LaneLockByDelivery in the same transaction.
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
 ask AS MATERIALIZED (
-    SELECT unnest(@delivery_ids::bigint[]) AS delivery_id, unnest(@job_ids::bigint[]) AS job_id, generate_subscripts(@delivery_ids::bigint[], 1) AS ord
+    SELECT unnest(@delivery_ids::bigint[]) AS delivery_id, unnest(@job_ids::bigint[]) AS job_id, unnest(@slow::bool[]) AS slow,
+        generate_subscripts(@delivery_ids::bigint[], 1) AS ord
 ),
 r AS MATERIALIZED (
     SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state, d.priority,
-        d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms,
+        d.replay_id, d.expires_at, dest.version AS destination_version, dest.timeout_ms, dest.ordering,
         lane.limited, lane.period_us, lane.margin_us, lane.tau_us, lane.tat_us, lane.held_us, lane.in_flight, lane.max_in_flight,
         open_attempt.lease_until,
         CASE
@@ -29,9 +30,21 @@ r AS MATERIALIZED (
                 WHERE mine.id = d.event_id AND mine.subject <> ''
             ) THEN 'superseded'
             WHEN dest.state <> 'active' THEN 'paused'
+            WHEN dest.ordering = 'serial' AND (d.blocked OR EXISTS (
+                -- One of the same subject goes first, because it is older and not over, or because its request is under way.
+                SELECT 1 FROM event mine
+                JOIN event other ON other.subject = mine.subject AND other.tenant = mine.tenant AND other.id <> mine.id
+                JOIN delivery od ON od.event_id = other.id AND od.destination_id = d.destination_id AND od.settled_at IS NULL
+                WHERE mine.id = d.event_id AND mine.subject <> '' AND (
+                    (coalesce(other.version, -1), other.id) < (coalesce(mine.version, -1), mine.id)
+                    OR EXISTS (SELECT 1 FROM attempt oa WHERE oa.delivery_id = od.id AND oa.no = od.attempts + 1)
+                )
+            )) THEN 'behind'
             WHEN d.due_at > to_timestamp(t.now_us / 1e6) + interval '50 milliseconds' THEN 'early'
             WHEN lane.held_us > t.now_us THEN 'held'
-            WHEN d.parked THEN 'full'
+            -- Its receiver turned slow while the job waited among the fast ones: back behind the gate, and through it into the other queue.
+            WHEN lane.slow_since IS NOT NULL AND NOT ask.slow THEN 'slow'
+            WHEN d.parked OR d.blocked THEN 'full'
             WHEN lane.limited AND NOT d.in_window AND (lane.parked > 0 OR lane.open - lane.in_flight >= lane.window_size) THEN 'full'
             ELSE 'ask'
         END AS verdict
@@ -81,6 +94,7 @@ SELECT r.delivery_id::bigint AS delivery_id, coalesce(g.answer, r.verdict)::text
     coalesce(CASE WHEN r.verdict = 'held' THEN r.held_us ELSE g.slot_us END, 0)::bigint AS slot_us,
     coalesce(r.period_us, 0)::bigint AS period_us, coalesce(r.margin_us, 0)::bigint AS margin_us,
     coalesce(greatest(g.tat_us, g.now_us) + g.rank * g.period_us, 0)::bigint AS tat_us, coalesce(g.max_in_flight - g.in_flight - g.rank, 0)::int AS places, coalesce(r.in_window, false)::bool AS in_window, coalesce(r.limited, false)::bool AS limited, coalesce(r.state, '')::text AS state, coalesce(r.priority, 2)::smallint AS priority,
+    coalesce(r.ordering = 'serial', false)::bool AS serial,
     coalesce(r.attempts + 1, 0)::int AS no, coalesce(r.failures, 0)::int AS failures,
     coalesce(r.lane_id, 0)::bigint AS lane_id, coalesce(r.destination_id, 0)::bigint AS destination_id,
     coalesce(r.destination_version, 0)::bigint AS destination_version, coalesce(r.replay_id, 0)::bigint AS replay_id,
@@ -118,18 +132,21 @@ s AS MATERIALIZED (
         unnest(@attempt_reasons::text[]) AS attempt_reason, unnest(@took_us::bigint[]) AS took_us, unnest(@retry_afters::text[]) AS retry_after,
         unnest(@excerpts::bytea[]) AS excerpt, unnest(@truncated::bool[]) AS truncated,
         unnest(@states::text[]) AS state, unnest(@charges::int[]) AS charge, unnest(@delays_us::bigint[]) AS delay_us,
-        unnest(@reasons::text[]) AS reason, unnest(@successors::bigint[]) AS successor, unnest(@holds_us::bigint[]) AS hold_us
+        unnest(@reasons::text[]) AS reason, unnest(@successors::bigint[]) AS successor, unnest(@holds_us::bigint[]) AS hold_us,
+        unnest(@blocked::bool[]) AS blocked, unnest(@turns::bigint[]) AS turn, unnest(@dns_us::int[]) AS dns_us,
+        unnest(@connect_us::int[]) AS connect_us, unnest(@tls_us::int[]) AS tls_us, unnest(@first_byte_us::int[]) AS first_byte_us
 ),
 closed AS (
     UPDATE attempt SET finished_at = t.at, verdict = s.verdict, status = nullif(s.status, 0), error_class = s.error_class,
-        reason = s.attempt_reason, took_us = s.took_us, retry_after = s.retry_after, excerpt = s.excerpt, truncated = s.truncated
+        reason = s.attempt_reason, took_us = s.took_us, retry_after = s.retry_after, excerpt = s.excerpt, truncated = s.truncated,
+        dns_us = nullif(s.dns_us, 0), connect_us = nullif(s.connect_us, 0), tls_us = nullif(s.tls_us, 0), first_byte_us = nullif(s.first_byte_us, 0)
     FROM s CROSS JOIN t
     -- Not "finished_at IS NULL": the planner would go through the index of all open leases for each row, instead of the key.
     WHERE s.no > 0 AND attempt.delivery_id = s.delivery_id AND attempt.no = s.no AND coalesce(attempt.finished_at, 'infinity') = 'infinity'
     RETURNING attempt.delivery_id, attempt.lane_id
 ),
 f AS MATERIALIZED (
-    SELECT s.*, d.lane_id, d.in_window AS was_in_window, d.parked AS was_parked
+    SELECT s.*, d.lane_id, d.in_window AS was_in_window, d.parked AS was_parked, s.successor > 0 AND NOT s.blocked AS parks
     FROM s JOIN delivery d ON d.id = s.delivery_id
     WHERE d.settled_at IS NULL AND d.job_id = s.job_id
         AND (s.no = 0 OR EXISTS (SELECT 1 FROM closed WHERE closed.delivery_id = s.delivery_id))
@@ -140,7 +157,10 @@ moved AS (
         attempts = delivery.attempts + (f.no > 0)::int,
         failures = delivery.failures + f.charge,
         in_window = false,
-        parked = f.successor > 0,
+        parked = f.parks,
+        blocked = f.blocked AND f.successor > 0,
+        -- A place in the line is given once per try: what comes back behind the gate unsent keeps its own.
+        turn = CASE WHEN f.turn > 0 THEN f.turn WHEN f.no > 0 THEN 0 ELSE delivery.turn END,
         job_id = CASE WHEN f.successor > 0 THEN f.successor ELSE delivery.job_id END,
         try = delivery.try + (f.successor > 0)::int,
         due_at = CASE WHEN f.no > 0 OR f.delay_us > 0 THEN least(t.at + f.delay_us * interval '1 microsecond', delivery.expires_at) ELSE delivery.due_at END,
@@ -157,7 +177,7 @@ counts AS (
     FROM (
         SELECT closed.lane_id, 1 AS closed, 0 AS left_window, 0 AS parked, 0::bigint AS hold_us FROM closed
         UNION ALL
-        SELECT f.lane_id, 0, f.was_in_window::int, (f.successor > 0)::int - f.was_parked::int, f.hold_us FROM f
+        SELECT f.lane_id, 0, f.was_in_window::int, f.parks::int - f.was_parked::int, f.hold_us FROM f
     ) x GROUP BY x.lane_id
 ),
 accounted AS (

@@ -1,3 +1,20 @@
+-- name: DeliveryBlock :many
+-- For destinations that want one subject's versions one after another: of these new deliveries, those with an older one that has not ended
+-- wait outside the gate until it has. The caller holds the lanes' locks. Returns what counters and jobs must follow.
+WITH late AS MATERIALIZED (
+    SELECT d.id, d.job_id, d.lane_id, d.parked, d.in_window FROM delivery d
+    JOIN event mine ON mine.id = d.event_id
+    WHERE d.id = ANY(@ids::bigint[]) AND EXISTS (
+        SELECT 1 FROM event other
+        JOIN delivery od ON od.event_id = other.id AND od.destination_id = d.destination_id AND od.settled_at IS NULL
+        WHERE other.subject = mine.subject AND other.tenant = mine.tenant AND other.id <> mine.id
+            AND (coalesce(other.version, -1), other.id) < (coalesce(mine.version, -1), mine.id)
+    )
+)
+UPDATE delivery SET blocked = true, parked = false, in_window = false
+FROM late WHERE delivery.id = late.id
+RETURNING late.job_id, late.lane_id, late.parked, late.in_window;
+
 -- name: DeliveryCancelByDestination :many
 -- What a deleted destination is still owed ends as cancelled, but for what is in flight, which ends by itself. One page by id: the caller
 -- goes on after the last id until nothing comes back, and holds the lane's lock. Returns what counters and jobs must follow.
@@ -7,14 +24,14 @@ WITH c AS MATERIALIZED (
         AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
     ORDER BY d.id LIMIT @max
 )
-UPDATE delivery SET state = 'cancelled', reason = @reason, settled_at = clock_timestamp(), parked = false, in_window = false
+UPDATE delivery SET state = 'cancelled', reason = @reason, settled_at = clock_timestamp(), parked = false, in_window = false, blocked = false
 FROM c WHERE delivery.id = c.id
 RETURNING delivery.id, c.job_id, c.parked, c.in_window;
 
 -- name: DeliveryCountAhead :one
 -- How many wait before this one behind the gate; counted up to the limit.
 SELECT count(*)::int FROM (
-    SELECT 1 FROM delivery WHERE parked AND destination_id = @destination_id AND (due_at, id) < (@due_at::timestamptz, @id::bigint) LIMIT @max
+    SELECT 1 FROM delivery WHERE parked AND destination_id = @destination_id AND (priority, turn, id) < (@priority::smallint, @turn::bigint, @id::bigint) LIMIT @max
 ) x;
 
 -- name: DeliveryExpireParked :many
@@ -27,10 +44,10 @@ WHERE delivery.id = ANY(ARRAY(
 RETURNING delivery.destination_id, delivery.lane_id, delivery.job_id;
 
 -- name: DeliveryInsertMany :exec
-INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at, priority)
+INSERT INTO delivery (id, event_id, destination_id, lane_id, job_id, parked, in_window, expires_at, priority, turn)
 SELECT unnest(@ids::bigint[]), unnest(@event_ids::bigint[]), unnest(@destination_ids::bigint[]), unnest(@lane_ids::bigint[]),
     unnest(@job_ids::bigint[]), unnest(@parked::bool[]), unnest(@in_window::bool[]), unnest(@expires_at::timestamptz[]),
-    unnest(@priorities::smallint[]);
+    unnest(@priorities::smallint[]), unnest(@turns::bigint[]);
 
 -- name: DeliveryListLaneIDExpired :many
 SELECT DISTINCT x.lane_id FROM (
@@ -67,6 +84,7 @@ ORDER BY d.id LIMIT @max;
 -- Which destinations each event is owed to, from where its fan-out stands. Paused and disabled destinations are owed theirs, too:
 -- nothing is dropped, it waits. Patterns: exact, '*', and 'shipment.*' for everything below.
 SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active, (d.ordering = 'latest')::bool AS latest,
+    (d.ordering = 'serial' AND e.subject <> '')::bool AS serial, e.tenant,
     coalesce(e.expires_at, e.created_at + d.ttl_s * interval '1 second')::timestamptz AS expires_at, e.priority
 FROM event e
 JOIN destination d ON d.deleted_at IS NULL AND d.id > coalesce(e.fanout_after, 0)
@@ -87,6 +105,62 @@ SELECT nextval('delivery_id_seq')::bigint;
 -- The last id of a page, or 0 where the page is not full: the end of the ledger.
 SELECT (CASE WHEN count(*) = @page::int THEN max(x.id) ELSE 0 END)::bigint
 FROM (SELECT delivery.id FROM delivery WHERE delivery.id > @after ORDER BY delivery.id LIMIT @page) x;
+
+-- name: DeliveryRelease :many
+-- Lets through to the gate whatever waits for nothing any more: of the subjects of these deliveries (which have just changed), the oldest one
+-- that has not ended, unless a request of that subject is under way. The caller holds the lanes' locks. One row per delivery released.
+WITH subject AS MATERIALIZED (
+    SELECT DISTINCT d.destination_id, e.tenant, e.subject FROM delivery d JOIN event e ON e.id = d.event_id
+    WHERE d.id = ANY(@ids::bigint[]) AND e.subject <> ''
+),
+first AS MATERIALIZED (
+    SELECT x.id, x.blocked FROM subject s CROSS JOIN LATERAL (
+        SELECT d.id, d.blocked FROM event e
+        JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.settled_at IS NULL
+        WHERE e.subject = s.subject AND e.tenant = s.tenant
+        ORDER BY coalesce(e.version, -1), e.id LIMIT 1
+    ) x
+    WHERE x.blocked AND NOT EXISTS (
+        SELECT 1 FROM event e
+        JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.settled_at IS NULL
+        JOIN attempt a ON a.delivery_id = d.id AND a.no = d.attempts + 1
+        WHERE e.subject = s.subject AND e.tenant = s.tenant
+    )
+),
+released AS (
+    UPDATE delivery SET blocked = false, parked = true
+    WHERE delivery.id = ANY(ARRAY(SELECT first.id FROM first)) AND delivery.blocked RETURNING delivery.id, delivery.lane_id
+),
+counted AS (
+    UPDATE lane SET parked = lane.parked + n.n
+    FROM (SELECT released.lane_id, count(*)::int AS n FROM released GROUP BY released.lane_id) n
+    WHERE lane.id = n.lane_id RETURNING lane.id
+)
+SELECT released.id FROM released JOIN counted ON counted.id = released.lane_id;
+
+-- name: DeliveryListBlocked :many
+-- A page of those that wait for an older one, by id, with what is needed to see whether they still have to.
+SELECT d.id, d.lane_id FROM delivery d WHERE d.blocked AND d.id > @after ORDER BY d.id LIMIT @max;
+
+-- name: DeliveryUnblock :many
+-- Of these, those that nothing orders any more (their destination's ordering was changed) or whose time is over go to the gate, where they
+-- are sent or expire. The caller holds the lanes' locks.
+WITH free AS MATERIALIZED (
+    UPDATE delivery SET blocked = false, parked = true FROM destination t
+    WHERE delivery.id = ANY(@ids::bigint[]) AND delivery.blocked AND t.id = delivery.destination_id
+        AND (t.ordering <> 'serial' OR delivery.expires_at <= statement_timestamp())
+    RETURNING delivery.id, delivery.lane_id
+),
+counted AS (
+    UPDATE lane SET parked = lane.parked + n.n
+    FROM (SELECT free.lane_id, count(*)::int AS n FROM free GROUP BY free.lane_id) n
+    WHERE lane.id = n.lane_id RETURNING lane.id
+)
+SELECT free.id FROM free JOIN counted ON counted.id = free.lane_id;
+
+-- name: DeliveryListTenant :many
+-- Whose flow each belongs to, and whether it has a turn yet.
+SELECT d.id, e.tenant, (d.turn = 0)::bool AS unplaced FROM delivery d JOIN event e ON e.id = d.event_id WHERE d.id = ANY(@ids::bigint[]);
 
 -- name: DeliveryReopen :exec
 -- A replay: owed again with a fresh budget and a fresh time to live, under the same event id. The attempts so far stay.
@@ -126,7 +200,7 @@ known AS MATERIALIZED (
     JOIN delivery d ON d.event_id = e.id AND d.destination_id = s.destination_id AND d.state <> 'cancelled'
 )
 UPDATE delivery SET state = 'superseded', reason = 'version ' || known.newest || ' came while version ' || known.version || ' waited',
-    settled_at = clock_timestamp(), parked = false, in_window = false
+    settled_at = clock_timestamp(), parked = false, in_window = false, blocked = false
 FROM known
 WHERE delivery.id = known.id AND known.version < known.newest AND known.settled_at IS NULL AND known.replay_id IS NULL
     AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = known.id AND a.no = delivery.attempts + 1)

@@ -4,7 +4,7 @@
 
 -- name: DeliveryListView :many
 -- Deliveries with what says where they stand: destination, lane and the open attempt. For one page of ids.
-SELECT d.id, d.destination_id, d.lane_id, d.state, d.parked, d.attempts, d.due_at, d.expires_at, d.replay_id, d.last_status, d.last_error_class,
+SELECT d.id, d.destination_id, d.lane_id, d.state, d.parked, d.blocked, d.priority, d.turn, d.attempts, d.due_at, d.expires_at, d.replay_id, d.last_status, d.last_error_class,
     d.reason, d.created_at, d.settled_at, e.event_id AS event_key, e.type, e.subject, e.tenant, length(e.payload)::int AS bytes,
     dest.name AS destination_name, dest.state AS destination_state, dest.state_reason AS destination_reason,
     lane.rate, lane.max_in_flight, lane.held_us, lane.in_flight AS lane_in_flight, lane.parked AS lane_parked,

@@ -89,19 +89,19 @@ FROM r ORDER BY r.ord;
 
 -- name: LaneRoom :many
 -- How many more deliveries each lane's window takes. Read without a lock: fan-out adds under the lock afterwards, then promotes.
-SELECT id, limited,
+SELECT id, limited, (slow_since IS NOT NULL)::bool AS slow,
     CASE WHEN NOT limited THEN 1000000000
          WHEN parked > 0 OR held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint THEN 0
          ELSE greatest(0, window_size - (open - in_flight)) END::int AS room
 FROM lane WHERE id = ANY(@ids::bigint[]);
 
 -- name: LanePromote :one
--- The gate: lets parked deliveries of these lanes into River, by priority and then oldest first, as far as each window has room. Room below a quarter of the
--- window is left to grow, so that promotions are few and large. Arrays, not joins, in the updates: a LIMIT that is an expression makes the
--- planner expect a tenth of the backlog and hash whole tables. One notification, only where a window had run nearly empty: NOTIFY takes
--- a lock at commit, and a full window needs no waking. The caller holds the lanes' locks.
+-- The gate: lets parked deliveries of these lanes into River, by priority and then by turn, as far as each window has room. Room below a
+-- quarter of the window is left to grow, so that promotions are few and large. Arrays, not joins, in the updates: a LIMIT that is an
+-- expression makes the planner expect a tenth of the backlog and hash whole tables. One notification per queue, only where a window had
+-- run nearly empty: NOTIFY takes a lock at commit, and a full window needs no waking. The caller holds the lanes' locks.
 WITH l AS MATERIALIZED (
-    SELECT lane.id, lane.open - lane.in_flight AS waiting,
+    SELECT lane.id, lane.open - lane.in_flight AS waiting, lane.slow_since IS NOT NULL AS slow,
         CASE WHEN lane.limited THEN lane.window_size - (lane.open - lane.in_flight) ELSE lane.window_size END AS room
     FROM lane
     WHERE lane.id = ANY(@ids::bigint[]) AND lane.parked > 0
@@ -109,22 +109,23 @@ WITH l AS MATERIALIZED (
         AND (NOT lane.limited OR lane.window_size - (lane.open - lane.in_flight) >= greatest(1, lane.window_size / 4))
 ),
 p AS MATERIALIZED (
-    SELECT c.id, c.job_id, l.id AS lane_id
+    SELECT c.id, c.job_id, l.id AS lane_id, l.slow
     FROM l CROSS JOIN LATERAL (
         SELECT x.id, x.job_id FROM destination t CROSS JOIN LATERAL (
-            SELECT d.id, d.job_id, d.priority, d.due_at FROM delivery d
+            SELECT d.id, d.job_id, d.priority, d.turn FROM delivery d
             WHERE d.parked AND d.destination_id = t.id AND d.due_at <= statement_timestamp()
-            ORDER BY d.priority, d.due_at, d.id LIMIT l.room
+            ORDER BY d.priority, d.turn, d.id LIMIT l.room
         ) x
         WHERE t.lane_id = l.id AND t.state = 'active'
-        ORDER BY x.priority, x.due_at, x.id LIMIT l.room
+        ORDER BY x.priority, x.turn, x.id LIMIT l.room
     ) c
 ),
 moved AS (
     UPDATE delivery SET parked = false, in_window = true WHERE delivery.id = ANY(ARRAY(SELECT p.id FROM p)) RETURNING delivery.lane_id
 ),
 woken AS (
-    UPDATE river_job SET state = 'available', scheduled_at = now()
+    UPDATE river_job SET state = 'available', scheduled_at = now(),
+        queue = CASE WHEN river_job.id = ANY(ARRAY(SELECT p.job_id FROM p WHERE p.slow)) THEN 'deliver_slow' ELSE 'deliver' END
     WHERE river_job.id = ANY(ARRAY(SELECT p.job_id FROM p)) AND river_job.state = 'pending' RETURNING river_job.id
 ),
 counted AS (
@@ -133,8 +134,19 @@ counted AS (
     WHERE lane.id = m.lane_id RETURNING lane.id
 )
 SELECT (SELECT count(*) FROM woken)::int AS promoted, (SELECT count(*) FROM counted)::int AS lanes,
-    coalesce(CASE WHEN EXISTS (SELECT 1 FROM l JOIN p ON p.lane_id = l.id WHERE l.waiting <= 2)
-         THEN pg_notify(current_schema() || '.river_insert', '{"queue":"deliver"}')::text END, '-')::text AS notified;
+    (SELECT count(pg_notify(current_schema() || '.river_insert', n.payload)) FROM (
+        SELECT DISTINCT CASE WHEN l.slow THEN '{"queue":"deliver_slow"}' ELSE '{"queue":"deliver"}' END AS payload
+        FROM l WHERE l.waiting <= 2 AND EXISTS (SELECT 1 FROM p WHERE p.lane_id = l.id)
+    ) n)::int AS notified;
+
+-- name: LaneListFree :many
+-- How many places in flight these lanes have free. Read without a lock, to see whether asking is worth it.
+SELECT id, greatest(0, coalesce(max_in_flight - in_flight, 1))::int AS free FROM lane WHERE id = ANY(@ids::bigint[]);
+
+-- name: LaneSetSerial :one
+-- A lane orders as long as one of its destinations does. Returns whether it is limited now. The caller holds the lane's lock.
+UPDATE lane SET serial = EXISTS (SELECT 1 FROM destination t WHERE t.lane_id = lane.id AND t.ordering = 'serial' AND t.deleted_at IS NULL)
+WHERE lane.id = @id RETURNING lane.limited;
 
 -- name: LaneUpdatePolicy :one
 UPDATE lane SET

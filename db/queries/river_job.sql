@@ -21,3 +21,7 @@ UPDATE river_job SET queue = 'deliver_slow' WHERE river_job.id = ANY(ARRAY(
     WHERE j.state = 'available' AND j.queue = 'deliver' AND j.kind = 'deliver' AND d.lane_id = ANY(@lane_ids::bigint[])
     ORDER BY j.id LIMIT @max FOR UPDATE OF j SKIP LOCKED
 )) AND river_job.state = 'available';
+
+-- name: RiverJobPark :exec
+-- Takes back jobs that this transaction made available, or that nobody has fetched: they wait for the gate.
+UPDATE river_job SET state = 'pending' WHERE id = ANY(@ids::bigint[]) AND state = 'available';
