@@ -99,6 +99,7 @@ func New(o Options) (*Engine, error) {
 	e.commits = newCommitter(e.pool, e.queries, e.process, e.tally)
 	e.limiter = newLimiter(e.pool, e.commits, o.Workers)
 	e.slow = newSlowTracker(e.pool, e.queries, o.Log, o.Workers)
+	e.slow.onSlow = e.slow.moveToQueue
 	deliver := &DeliverWorker{
 		limiter: e.limiter, ledger: &ledger{e.commits}, slow: e.slow, targets: newTargets(e.pool, e.queries, o.Keyring), sender: o.Sender, log: o.Log,
 	}
