@@ -40,6 +40,7 @@ var auditWords = map[string]string{
 	"replay.pause": "paused the replay", "replay.resume": "resumed the replay", "payload.reveal": "revealed a payload", "person.invite": "invited", "person.uninvite": "withdrew the invitation of",
 	"person.create": "made the account", "person.role": "changed the role of", "person.deactivate": "deactivated", "person.reactivate": "let in again",
 	"person.password_link": "made a link to a new password for", "password.change": "changed the password of", "session.revoke": "ended a session of",
+	"search_key.create": "declared the search key", "search_key.delete": "removed the search key",
 	"token.create": "made the API token", "token.revoke": "revoked the API token", "sign_in": "signed in", "sign_out": "signed out",
 	"sign_in_failed": "was refused at the sign-in",
 }

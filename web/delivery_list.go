@@ -374,7 +374,7 @@ func parseSpan(text string) (time.Duration, error) {
 }
 
 // address is a page of the panel with this filter; empty values are left out.
-func (q deliveryQuery) address(path string, more ...string) string {
+func (q *deliveryQuery) address(path string, more ...string) string {
 	return query(path, append([]string{
 		"state", q.State, "destination", q.Destination, "lane", q.Lane, "event", q.Event, "subject", q.Subject, "type", q.Type, "tenant", q.Tenant,
 		"status", q.Status, "error_class", q.ErrorClass, "since", q.Since, "from", q.From, "until", q.Until,

@@ -219,7 +219,7 @@ func viewTitle(v dbsqlc.SavedViewListRow) string {
 }
 
 // pairs are the filters that are set, by name.
-func (q deliveryQuery) pairs() [][2]string {
+func (q *deliveryQuery) pairs() [][2]string {
 	var set [][2]string
 	for _, pair := range [][2]string{
 		{"state", q.State}, {"destination", q.Destination}, {"lane", q.Lane}, {"event", q.Event}, {"subject", q.Subject}, {"type", q.Type}, {"tenant", q.Tenant},

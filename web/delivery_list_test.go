@@ -137,7 +137,8 @@ func TestDeliveryListPageCountsExportsAndSaves(t *testing.T) {
 		file = p.get("/deliveries/export?format=ndjson")
 		require.Equal(t, 600, strings.Count(file.Body, "\n"))
 		var line exportedDelivery
-		require.NoError(t, json.Unmarshal([]byte(file.Body[:strings.Index(file.Body, "\n")]), &line))
+		first, _, _ := strings.Cut(file.Body, "\n")
+		require.NoError(t, json.Unmarshal([]byte(first), &line))
 		require.Equal(t, "=because", line.Reason)
 		require.Equal(t, http.StatusBadRequest, p.get("/deliveries/export?format=pdf").Status)
 		require.Equal(t, http.StatusBadRequest, p.get("/deliveries/export?format=csv&state=nope").Status)

@@ -69,7 +69,7 @@ func TestHostileTextIsInert(t *testing.T) {
 
 	revealed := p.post(eventPath(xssEvent, "/reveal"), "back", "/deliveries/dlv_1000", "why", "the receiver asked")
 	require.Equal(t, "/deliveries/dlv_1000#payload", revealed.Location)
-	entry := p.auditOf("event.reveal")[0]
+	entry := p.auditOf("payload.reveal")[0]
 	require.Equal(t, []string{"Ada", xssEvent, "the receiver asked"}, []string{entry.Actor, entry.Object, entry.Note})
 	for _, path := range []string{"/deliveries/dlv_1000", eventPath(xssEvent)} {
 		page = p.get(path).Body

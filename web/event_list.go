@@ -51,7 +51,7 @@ func (q *eventQuery) parse(now time.Time) (eventFilter, []jobs.InvalidError) {
 	return f, problems
 }
 
-func (q eventQuery) address(path string, more ...string) string {
+func (q *eventQuery) address(path string, more ...string) string {
 	return query(path, append([]string{
 		"type", q.Type, "subject", q.Subject, "tenant", q.Tenant, "since", q.Since, "from", q.From, "until", q.Until, "key", q.Key, "value", q.Value,
 	}, more...)...)

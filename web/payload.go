@@ -166,7 +166,7 @@ func (s *Server) payloadReveal(c echo.Context) error {
 		return err
 	}
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-		return s.audit(ctx, tx, auditEntry{action: "event.reveal", object: auditObject{"event", event.ID, ""}, note: strings.TrimSpace(clip(c.FormValue("why"), 400))})
+		return s.audit(ctx, tx, auditEntry{action: "payload.reveal", object: auditObject{"event", event.ID, ""}, note: strings.TrimSpace(clip(c.FormValue("why"), 400))})
 	})
 	if err != nil {
 		return err

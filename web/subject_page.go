@@ -153,7 +153,9 @@ func momentsOf(v subjectVersion, attempts map[int64][]Attempt, now time.Time) []
 
 // unwell says that somebody may have to look at the version.
 func (v subjectVersion) unwell() bool {
-	return slices.ContainsFunc(v.Deliveries, func(d Delivery) bool { return d.State != "delivered" && d.State != "superseded" && d.State != "cancelled" })
+	return slices.ContainsFunc(v.Deliveries, func(d Delivery) bool {
+		return d.State != "delivered" && d.State != "superseded" && d.State != "cancelled"
+	})
 }
 
 // summary counts a version's deliveries by state.
@@ -192,4 +194,3 @@ func destinationsWords(n int) string {
 		return strconv.Itoa(n) + " destinations"
 	}
 }
-
