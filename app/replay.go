@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/jobs"
+	"weir/web"
 )
 
 func newReplayCommand() *cobra.Command {
@@ -80,7 +81,8 @@ func replay(cmd *cobra.Command, req jobs.ReplayRequest) error {
 	defer sender.Close()
 	defer engine.Stop(cmd.Context()) //nolint:errcheck // it has nothing under way
 
-	result, err := engine.Replay(cmd.Context(), req)
+	req.Also = web.RecordReplay
+	result, err := engine.Replay(web.AsCommand(cmd.Context(), whoami()), req)
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}

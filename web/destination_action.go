@@ -51,8 +51,9 @@ func (s *Server) sendTest(ctx context.Context, id int64, name string) (jobs.Rece
 	return receipt, s.audit(ctx, s.Pool, auditEntry{action: "destination.test", object: auditedDestination(id, name), note: "event " + receipt.ID})
 }
 
-// auditReplay is the entry of a replay, in its transaction; a replay that sends nothing leaves none.
-func (s *Server) auditReplay(ctx context.Context, tx pgx.Tx, result jobs.ReplayResult) error {
+// RecordReplay writes the entry of a replay in the audit log, in its transaction: give it as jobs.ReplayRequest.Also. A replay that sends
+// nothing leaves none.
+func RecordReplay(ctx context.Context, tx pgx.Tx, result jobs.ReplayResult) error {
 	if result.Sent == 0 {
 		return nil
 	}
@@ -60,5 +61,9 @@ func (s *Server) auditReplay(ctx context.Context, tx pgx.Tx, result jobs.ReplayR
 	if len(result.Items) == 1 {
 		after["destination"] = result.Items[0].DestinationName
 	}
-	return s.audit(ctx, tx, auditEntry{action: "replay.start", object: auditObject{"replay", formatID(idReplay, result.ID), ""}, after: after})
+	return recordAudit(ctx, tx, auditEntry{action: "replay.start", object: auditObject{"replay", formatID(idReplay, result.ID), ""}, after: after})
+}
+
+func (s *Server) auditReplay(ctx context.Context, tx pgx.Tx, result jobs.ReplayResult) error {
+	return RecordReplay(ctx, tx, result)
 }

@@ -121,7 +121,7 @@ func (s *Server) saveSession(ctx context.Context, c echo.Context) {
 
 // setCookie gives the browser its token, or takes it away (""). Secure where the setting says so, or the request came over https.
 func (s *Server) setCookie(c echo.Context, token string, expiry time.Time) {
-	cookie := &http.Cookie{
+	cookie := &http.Cookie{ //nolint:gosec // Secure as said above
 		Name: s.sessions.Cookie.Name, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: s.SecureCookies || c.Scheme() == "https",
 	}

@@ -80,9 +80,9 @@ func clockSkew(asked, answered, database time.Time) time.Duration {
 }
 
 func keyLines(ring []string, sealed []dbsqlc.SettingCountSealedRow) []keyLine {
-	lines := make([]keyLine, len(ring))
+	lines := make([]keyLine, 0, len(ring)+1)
 	for i, id := range ring {
-		lines[i] = keyLine{ID: id, First: i == 0, Known: true}
+		lines = append(lines, keyLine{ID: id, First: i == 0, Known: true})
 	}
 	for _, row := range sealed {
 		i := slices.IndexFunc(lines, func(l keyLine) bool { return l.ID == row.KeyID })
