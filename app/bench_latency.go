@@ -30,7 +30,7 @@ func (b *bench) latency(ctx context.Context) error {
 	}
 	weir := append(workers.pids(), os.Getpid())
 	n, before := warm+perSecond*b.seconds, b.usage(weir...)
-	waits, err := b.paced(ctx, workers, pace{"/timed/latency", "bench.latency", perSecond, n, warm})
+	waits, err := b.paced(ctx, workers, pace{path: "/timed/latency", eventType: "bench.latency", perSecond: perSecond, n: n, warm: warm})
 	if err != nil {
 		return err
 	}
@@ -40,11 +40,12 @@ func (b *bench) latency(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.row(benchRow{
-		fmt.Sprintf("(c) %d events/s for %d s", perSecond, b.seconds), perSecond, math.NaN(), before.cost(after, end-wal, n),
-		fmt.Sprintf("publish to arrival: p50 %.1f, p99 %.1f ms", percentile(waits, 50), percentile(waits, 99)),
+	p50, p99 := percentile(waits, 50), percentile(waits, 99)
+	return b.row(benchRow{
+		what: fmt.Sprintf("(c) %d events/s for %d s, publish to arrival", perSecond, b.seconds),
+		rate: perSecond, ratio: math.NaN(), cost: before.cost(after, end-wal, n), figures: milliseconds(waits, "", 50, 99),
+		bars: []benchBar{atMost("p50 ms", p50, 12), atMost("p99 ms", p99, 50)},
 	})
-	return nil
 }
 
 // pace is a stream of events, one at a time and evenly spaced, whose first ones (warm) are not measured: new connections, plans and caches.
@@ -52,6 +53,16 @@ type pace struct {
 	path, eventType string
 	perSecond       int
 	n, warm         int
+	// more, if not nil, is asked after n whether the stream should go on, and goes on for no longer than twice n and a minute.
+	more func() (bool, error)
+}
+
+// goesOn says whether there is an ith event.
+func (p pace) goesOn(i int) (bool, error) {
+	if i < p.n || p.more == nil || i >= 2*p.n+60*p.perSecond {
+		return i < p.n, nil
+	}
+	return p.more()
 }
 
 // paced publishes the stream, waits until all of it has arrived and returns how long each took, in milliseconds. It does not slow down
@@ -62,29 +73,44 @@ func (b *bench) paced(ctx context.Context, workers benchWorkers, p pace) ([]floa
 		return nil, err
 	}
 	prefix := fmt.Sprintf("%s-%d-", p.eventType, began.Requests) // ids are new in each stream of a type
-	sent, errs := make(map[string]int64, p.n), make([]error, p.n)
+	sent, n := make(map[string]int64, p.n), 0
 	var publishing sync.WaitGroup
+	failed := make(chan error, 1) // the first is enough
 	ticker := time.NewTicker(time.Second / time.Duration(p.perSecond))
 	defer ticker.Stop()
-	for i := 0; i < p.n && ctx.Err() == nil; i++ {
+	for ; ; n++ {
+		var on bool
+		if on, err = p.goesOn(n); err != nil || !on {
+			break
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			continue
+			return nil, ctx.Err() // what is being published ends with ctx too
 		}
-		id := fmt.Sprint(prefix, i)
+		id := fmt.Sprint(prefix, n)
 		sent[id] = time.Now().UnixMicro()
 		publishing.Go(func() {
-			_, errs[i] = b.engine.Publish(ctx, jobs.Event{ID: id, Type: p.eventType, Payload: benchPayload})
+			if _, err := b.engine.Publish(ctx, jobs.Event{ID: id, Type: p.eventType, Payload: benchPayload}); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
 		})
 	}
 	publishing.Wait()
-	if err := errors.Join(errors.Join(errs...), ctx.Err()); err != nil {
-		return nil, fmt.Errorf("publish: %w", err)
+	select {
+	case published := <-failed:
+		err = errors.Join(err, fmt.Errorf("publish: %w", published))
+	default:
 	}
-	err = b.until(ctx, workers, time.Minute, "the events have arrived", func() (bool, error) {
+	if err != nil {
+		return nil, err
+	}
+	err = b.until(ctx, workers, benchWait, "the events have arrived", func() (bool, error) {
 		seen, err := b.receiver.seen(ctx, p.path)
-		return seen.Requests >= began.Requests+p.n, err
+		return seen.Requests >= began.Requests+n, err
 	})
 	if err != nil {
 		return nil, err

@@ -61,11 +61,19 @@ func (p *benchProcess) stop() {
 	<-p.ended // bounded by WaitDelay
 }
 
+// kill ends the process as a power cut would: nothing of it runs any more when this returns, and nothing was tidied up.
+func (p *benchProcess) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	<-p.ended
+	return nil
+}
+
 // benchWorkers are the processes that deliver.
 type benchWorkers []*benchProcess
 
-// startWorkers starts n processes that deliver, and returns when all of them are about to fetch. Part of a bench is to learn nothing from
-// the inside: they get what an installation sets, by environment, and log errors only.
+// startWorkers starts n processes that deliver, and returns when all of them are about to fetch.
 func (b *bench) startWorkers(ctx context.Context, n int) (workers benchWorkers, err error) {
 	defer func() {
 		if err != nil {
@@ -73,18 +81,30 @@ func (b *bench) startWorkers(ctx context.Context, n int) (workers benchWorkers, 
 		}
 	}()
 	for range n {
-		p, err := startSelf(ctx, []string{
-			"DATABASE_URL=" + b.dsn, "WEIR_DATA_DIR=" + b.config.DataDir, "WEIR_ALLOW_NETWORKS=127.0.0.0/8", "WEIR_LOG_LEVEL=error", "WEIR_GRACE=5s",
-		}, io.Discard, "serve", "--roles", "work,discover")
+		p, err := b.startServe(ctx, io.Discard, "work,discover")
 		if err != nil {
 			return workers, err
 		}
 		workers = append(workers, p)
 	}
-	return workers, b.until(ctx, workers, time.Minute, "the workers are ready", func() (bool, error) {
+	return workers, b.untilReady(ctx, workers)
+}
+
+// startServe starts a process that serves. Part of a bench is to learn nothing from the inside: it gets what an installation sets, by
+// environment, and logs errors only.
+func (b *bench) startServe(ctx context.Context, out io.Writer, roles string) (*benchProcess, error) {
+	return startSelf(ctx, []string{
+		"DATABASE_URL=" + b.dsn, "WEIR_DATA_DIR=" + b.config.DataDir, "WEIR_ALLOW_NETWORKS=127.0.0.0/8", "WEIR_LOG_LEVEL=error", "WEIR_GRACE=5s",
+		"WEIR_ADDR=127.0.0.1:0",
+	}, out, "serve", "--roles", roles)
+}
+
+// untilReady waits until all of these processes, and no others, have said in the database that they work.
+func (b *bench) untilReady(ctx context.Context, workers benchWorkers) error {
+	return b.until(ctx, workers, benchWait, "the workers are ready", func() (bool, error) {
 		var ready int
-		err := b.store.pool.QueryRow(ctx, "SELECT count(*) FROM process WHERE 'work' = ANY(roles) AND stopped_at IS NULL").Scan(&ready)
-		return ready == n, err
+		err := b.store.pool.QueryRow(ctx, "SELECT count(*) FROM process WHERE roles && '{work,discover}' AND stopped_at IS NULL").Scan(&ready)
+		return ready == len(workers), err
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -33,18 +32,26 @@ func (b *bench) startReceiver(ctx context.Context) (*benchReceiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case url := <-said:
-		return &benchReceiver{p, url}, nil
-	case <-p.ended:
-		err = errors.New("the receiver ended by itself")
-	case <-time.After(time.Minute):
-		err = errors.New("the receiver does not start")
-	case <-ctx.Done():
-		err = ctx.Err()
+	url, err := said.await(ctx, p)
+	if err != nil {
+		p.stop()
+		return nil, err
 	}
-	p.stop()
-	return nil, err
+	return &benchReceiver{p, url}, nil
+}
+
+// await is what the process says first.
+func (a announcement) await(ctx context.Context, p *benchProcess) (string, error) {
+	select {
+	case text := <-a:
+		return text, nil
+	case <-p.ended:
+		return "", fmt.Errorf("%q ended by itself", p.name)
+	case <-time.After(benchWait):
+		return "", fmt.Errorf("%q does not start", p.name)
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // seen asks what arrived at path, or, without one, at all of them.

@@ -58,7 +58,7 @@ func (b *bench) river(ctx context.Context) error {
 	if err := client.Start(ctx); err != nil {
 		return fmt.Errorf("start river: %w", err)
 	}
-	err = b.until(ctx, nil, time.Minute+time.Duration(n)*benchPatience, "River has worked all jobs", func() (bool, error) {
+	err = b.until(ctx, nil, benchWait+time.Duration(n)*benchPatience, "River has worked all jobs", func() (bool, error) {
 		select {
 		case <-finished:
 			return true, nil
@@ -82,6 +82,5 @@ func (b *bench) river(ctx context.Context) error {
 	b.noop = float64(n) / took.Seconds()
 	cost := before.cost(after, end-wal, n)
 	cost.receiver = math.NaN()
-	b.row(benchRow{"(a) River, no-op jobs, in one process", b.noop, 1, cost, ""})
-	return nil
+	return b.row(benchRow{what: "(a) River, no-op jobs, in one process", rate: b.noop, ratio: 1, cost: cost})
 }

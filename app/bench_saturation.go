@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,14 +11,19 @@ import (
 	"weir/jobs/webhook"
 )
 
-// benchPatience is how long a wait may take per piece of work: ten times what a slow machine needs.
-const benchPatience = 10 * time.Millisecond
+// benchWait is how long a wait may take, and benchPatience how much longer per piece of work: ten times what a slow machine needs. A wait that
+// ends a run has cost all that was measured.
+const (
+	benchWait     = 3 * time.Minute
+	benchPatience = 10 * time.Millisecond
+)
 
-// benchLane is a destination with a lane of its own. No rate: not limited.
+// benchLane is a destination with a lane of its own. No rate and no cap: not limited.
 type benchLane struct {
 	path, eventType string
 	rate            float64
 	burst, cap      int
+	delay           time.Duration // of the receiver, where only the cap limits it
 }
 
 // saturation is part b: all there is, as fast as it goes.
@@ -25,15 +31,14 @@ func (b *bench) saturation(ctx context.Context) error {
 	for _, kind := range []struct {
 		name         string
 		destinations int
-		rate         float64
-	}{{"(b) deliveries, one unlimited lane", 1, 0}, {"(b) deliveries, fan-out over 80 limited lanes", 80, 1000}} {
-		row, err := b.drain(ctx, kind.destinations, kind.rate)
+		rate, bar    float64
+	}{{"(b) deliveries, one unlimited lane", 1, 0, 0.38}, {"(b) deliveries, fan-out over 80 limited lanes", 80, 1000, 0.35}} {
+		row, err := b.drain(ctx, kind.destinations, kind.rate, nil)
 		if err != nil {
 			return err
 		}
-		row.what = kind.name
-		b.row(row)
-		if err := b.empty(ctx); err != nil {
+		row.what, row.bars = kind.name, append([]benchBar{atLeast("of no-op", row.ratio, kind.bar)}, costBars(row.cost, 2.5)...)
+		if err := errors.Join(b.row(row), b.empty(ctx)); err != nil {
 			return err
 		}
 	}
@@ -41,13 +46,17 @@ func (b *bench) saturation(ctx context.Context) error {
 }
 
 // drain publishes first and starts a worker then: what is timed is delivery alone, through everything that production does, from the
-// first arrival to the last. The worker's CPU counts from when it is ready.
-func (b *bench) drain(ctx context.Context, destinations int, rate float64) (row benchRow, err error) {
+// first arrival to the last. The worker's CPU counts from when it is ready; begun, if not nil, is called then.
+func (b *bench) drain(ctx context.Context, destinations int, rate float64, begun func(context.Context) error) (row benchRow, err error) {
 	events := b.deliveries / destinations
 	n := events * destinations
 	eventType := fmt.Sprintf("bench.d%d", destinations)
 	for i := range destinations {
-		if err := b.subscribe(ctx, benchLane{fmt.Sprintf("/%d", i), eventType, rate, 1000, 500}); err != nil {
+		lane := benchLane{path: fmt.Sprintf("/%d", i), eventType: eventType}
+		if rate > 0 {
+			lane.rate, lane.burst, lane.cap = rate, 1000, 500
+		}
+		if err := b.subscribe(ctx, lane); err != nil {
 			return row, err
 		}
 	}
@@ -70,6 +79,11 @@ func (b *bench) drain(ctx context.Context, destinations int, rate float64) (row 
 		return row, err
 	}
 	defer workers.stop()
+	if begun != nil {
+		if err := begun(ctx); err != nil {
+			return row, err
+		}
+	}
 	before := b.usage(workers.pids()...)
 	seen, err := b.untilArrived(ctx, workers, n)
 	if err != nil {
@@ -95,7 +109,7 @@ func (b *bench) drain(ctx context.Context, destinations int, rate float64) (row 
 // untilArrived waits for the receiver's nth request.
 func (b *bench) untilArrived(ctx context.Context, workers benchWorkers, n int) (seen benchSeen, err error) {
 	what := fmt.Sprintf("%d requests have arrived", n)
-	err = b.until(ctx, workers, time.Minute+time.Duration(n)*benchPatience, what, func() (bool, error) {
+	err = b.until(ctx, workers, benchWait+time.Duration(n)*benchPatience, what, func() (bool, error) {
 		var err error
 		seen, err = b.receiver.seen(ctx, "")
 		return seen.Requests >= n, err
@@ -128,12 +142,12 @@ func (b *bench) subscribe(ctx context.Context, l benchLane) error {
 	err := b.store.pool.QueryRow(ctx, `
 		WITH l AS (
 			INSERT INTO lane (name, rate, burst, max_in_flight)
-			VALUES ($1, nullif($3::float8, 0), $4, CASE WHEN $3 > 0 THEN $5::int END) RETURNING id
+			VALUES ($1, nullif($3::float8, 0), $4, nullif($5::int, 0)) RETURNING id
 		),
 		d AS (INSERT INTO destination (name, url, lane_id) SELECT $1, $2, id FROM l RETURNING id),
 		s AS (INSERT INTO subscription (destination_id, types) SELECT id, ARRAY[$6] FROM d)
 		SELECT id, nextval(pg_get_serial_sequence('secret', 'id')) FROM d`,
-		l.path, b.receiver.url+l.path, l.rate, max(1, l.burst), max(1, l.cap), l.eventType).Scan(&id, &secret)
+		l.path, b.receiver.url+l.path, l.rate, max(1, l.burst), l.cap, l.eventType).Scan(&id, &secret)
 	if err != nil {
 		return fmt.Errorf("insert destination: %w", err)
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newBenchReceiverCommand is the receiver of the bench: it answers 200, after ?delay= if the URL says so, and remembers as little as it
+// newBenchReceiverCommand is the receiver of the bench: it answers 200, after ?delay= if the URL says so and not at the first
+// attempt with ?refuse=first, and remembers as little as it
 // can, so that what is measured is Weir. Paths under /timed/ remember each arrival.
 func newBenchReceiverCommand() *cobra.Command {
 	return &cobra.Command{
@@ -79,10 +80,15 @@ func (s *benchSink) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	// Counted out before the answer leaves: a sender's next request never meets its own last one in flight.
 	defer s.leave(req.URL.Path)
 	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, req.Body, receiverMaxBody))
-	if req.URL.RawQuery != "" {
-		if delay, err := time.ParseDuration(req.URL.Query().Get("delay")); err == nil {
-			time.Sleep(delay)
-		}
+	if req.URL.RawQuery == "" {
+		return
+	}
+	query := req.URL.Query()
+	if delay, err := time.ParseDuration(query.Get("delay")); err == nil {
+		time.Sleep(delay)
+	}
+	if query.Get("refuse") == "first" && req.Header.Get("weir-attempt") == "1" {
+		w.WriteHeader(http.StatusInternalServerError)
 	}
 }
 

@@ -4,16 +4,38 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"strings"
 )
 
 // benchRow is a line of the table. What was not measured is NaN.
 type benchRow struct {
-	what  string
-	rate  float64 // pieces per second
-	ratio float64 // to River's no-op
-	cost  benchCost
-	note  string
+	what    string
+	rate    float64 // pieces per second
+	ratio   float64 // to River's no-op
+	cost    benchCost
+	figures []benchFigure
+	note    string
+	bars    []benchBar
+	top     []topStatement // for --json alone
+}
+
+// benchFigure is one more number of a row, such as a percentile.
+type benchFigure struct {
+	name   string
+	value  float64
+	format string // with its unit: "%.1f ms"
+}
+
+func (f benchFigure) String() string { return f.name + " " + benchNumber(f.value, f.format) }
+
+// milliseconds are the percentiles of waits, as figures.
+func milliseconds(waits []float64, of string, percents ...float64) (figures []benchFigure) {
+	for _, p := range percents {
+		figures = append(figures, benchFigure{fmt.Sprintf("%sp%g", of, p), percentile(waits, p), "%.1f ms"})
+	}
+	return figures
 }
 
 // benchCost is what one piece of work took; the zero value is not "nothing": see unknownCost.
@@ -24,21 +46,90 @@ type benchCost struct {
 
 var unknownCost = benchCost{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
-const benchLine = "%-48s %10s %8s %8s %6s %15s %8s  %s\n"
+const benchLine = "%-56s %10s %8s %8s %6s %15s %8s  %s\n"
 
-func (b *bench) header() {
+func (b *bench) header(ctx context.Context) error {
+	var server string
+	err := b.store.pool.QueryRow(ctx, `SELECT format('Postgres %s, fsync %s, synchronous_commit %s, shared_buffers %s', current_setting('server_version'),
+		current_setting('fsync'), current_setting('synchronous_commit'), current_setting('shared_buffers'))`).Scan(&server)
+	if err != nil {
+		return fmt.Errorf("read the server's settings: %w", err)
+	}
+	say(b.out, "%s; %d cores", server, runtime.NumCPU())
 	say(b.out, "of no-op: beside part a of this run. WAL: KB per piece. weir, postgres, receiver: CPU seconds per 1,000 pieces.\n")
 	fmt.Fprintf(b.out, benchLine, "what", "per second", "of no-op", "WAL", "weir", "postgres", "receiver", "")
+	return nil
 }
 
 // row prints at once: a run takes minutes, and one that is stopped has measured something too.
-func (b *bench) row(r benchRow) {
+func (b *bench) row(r benchRow) error {
 	postgres := benchNumber(r.cost.postgres, "%.3f")
 	if b.server == 0 && b.store.server == nil && !math.IsNaN(r.cost.wal) {
 		postgres = "not ours to see"
 	}
+	var notes []string
+	for _, figure := range r.figures {
+		notes = append(notes, figure.String())
+	}
+	if r.note != "" {
+		notes = append(notes, r.note)
+	}
 	fmt.Fprintf(b.out, benchLine, r.what, benchNumber(r.rate, "%.1f"), benchNumber(r.ratio, "%.2f"), benchNumber(r.cost.wal, "%.2f"),
-		benchNumber(r.cost.weir, "%.3f"), postgres, benchNumber(r.cost.receiver, "%.3f"), r.note)
+		benchNumber(r.cost.weir, "%.3f"), postgres, benchNumber(r.cost.receiver, "%.3f"), strings.Join(notes, ", "))
+	if len(r.bars) > 0 {
+		bars := make([]string, len(r.bars))
+		for i, x := range r.bars {
+			bars[i] = x.String()
+		}
+		say(b.out, "      bar: %s", strings.Join(bars, "; "))
+	}
+	b.score.add(r)
+	if b.lines == nil {
+		return nil
+	}
+	if err := b.lines.Encode(r.json()); err != nil {
+		return fmt.Errorf("write --json: %w", err)
+	}
+	return nil
+}
+
+// json is the row for programs: what was not measured is left out.
+func (r benchRow) json() map[string]any {
+	line := map[string]any{"what": r.what}
+	number := func(into map[string]any, name string, value float64) {
+		if !math.IsNaN(value) && !math.IsInf(value, 0) {
+			into[name] = value
+		}
+	}
+	number(line, "per_second", r.rate)
+	number(line, "of_noop", r.ratio)
+	number(line, "wal_kb", r.cost.wal)
+	number(line, "weir_cpu_s_per_1000", r.cost.weir)
+	number(line, "postgres_cpu_s_per_1000", r.cost.postgres)
+	number(line, "receiver_cpu_s_per_1000", r.cost.receiver)
+	if r.note != "" {
+		line["note"] = r.note
+	}
+	if len(r.figures) > 0 {
+		figures := map[string]any{}
+		for _, f := range r.figures {
+			number(figures, f.name, f.value)
+		}
+		line["figures"] = figures
+	}
+	var bars []map[string]any
+	for _, x := range r.bars {
+		bar := map[string]any{"what": x.what, "sign": x.sign(), "want": x.want, "reached": x.measured() && x.reached()}
+		number(bar, "got", x.got)
+		bars = append(bars, bar)
+	}
+	if bars != nil {
+		line["bars"] = bars
+	}
+	if r.top != nil {
+		line["top_statements"] = r.top
+	}
+	return line
 }
 
 func benchNumber(f float64, format string) string {
@@ -110,10 +201,44 @@ func rateExcess(at []float64, rate float64, burst int) float64 {
 	return worst
 }
 
-// rateUse is which part of the allowed rate was used from the first to the last arrival, the burst left out.
-func rateUse(at []float64, rate float64, burst int) float64 {
-	if len(at) <= burst {
-		return math.NaN()
+// rateUse is which part of the allowed rate was used while there was a backlog, from the last arrival up to from to the first one from until
+// on: whole intervals, so that a stall at either end counts. NaN where nothing arrived from until on.
+func rateUse(at []float64, rate, from, until float64) float64 {
+	first := 0
+	for first+1 < len(at) && at[first+1] <= from {
+		first++
 	}
-	return float64(len(at)-burst) / (rate * (at[len(at)-1] - at[0]))
+	for last := first + 1; last < len(at); last++ {
+		if at[last] >= until {
+			return float64(last-first) / (rate * (at[last] - at[first]))
+		}
+	}
+	return math.NaN()
+}
+
+// rateLost is what the end of a process cost: how many arrivals fewer than before (from is when those began to be steady) there were after it,
+// at most, and within how many seconds they went missing. The arrivals are in seconds, ascending.
+func rateLost(at []float64, from, end float64) (lost, after float64) {
+	before := 0
+	for _, t := range at {
+		if t > from && t <= end {
+			before++
+		}
+	}
+	rate, n := float64(before)/(end-from), 0
+	type deficit struct{ missing, after float64 }
+	var deficits []deficit
+	for _, t := range at {
+		if t <= end {
+			continue
+		}
+		deficits = append(deficits, deficit{rate*(t-end) - float64(n), t - end}) // just before this arrival
+		lost, n = max(lost, deficits[n].missing), n+1
+	}
+	for _, d := range deficits {
+		if d.missing >= lost-1 { // no more than one is missing after this
+			return lost, d.after
+		}
+	}
+	return lost, 0
 }
