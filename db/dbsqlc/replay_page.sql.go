@@ -11,7 +11,7 @@ import (
 )
 
 const ReplayDestinationList = `-- name: ReplayDestinationList :many
-SELECT p.destination_id, dest.name, dest.state, dest.state_reason, lane.held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS held,
+SELECT p.destination_id, p.lane_id, dest.name, dest.state, dest.state_reason, (lane.held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)::bool AS held,
     to_timestamp(lane.held_us / 1e6)::timestamptz AS held_until, coalesce(least(lane.rate, lane.learned_rate), 0)::float8 AS rate, lane.window_size,
     p.waiting, p.sent, p.refused, p.restored, p.delivered, p.failed
 FROM replay_destination p
@@ -23,6 +23,7 @@ ORDER BY p.waiting + p.sent + p.refused + p.restored DESC, p.destination_id LIMI
 
 type ReplayDestinationListRow struct {
 	DestinationID int64
+	LaneID        int64
 	Name          string
 	State         string
 	StateReason   string
@@ -50,6 +51,7 @@ func (q *Queries) ReplayDestinationList(ctx context.Context, db DBTX, replayID i
 		var i ReplayDestinationListRow
 		if err := rows.Scan(
 			&i.DestinationID,
+			&i.LaneID,
 			&i.Name,
 			&i.State,
 			&i.StateReason,

@@ -33,7 +33,7 @@ WHERE r.id < @before ORDER BY r.id DESC LIMIT @max;
 
 -- name: ReplayDestinationList :many
 -- A run's destinations, those of the most deliveries first.
-SELECT p.destination_id, dest.name, dest.state, dest.state_reason, lane.held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS held,
+SELECT p.destination_id, p.lane_id, dest.name, dest.state, dest.state_reason, (lane.held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)::bool AS held,
     to_timestamp(lane.held_us / 1e6)::timestamptz AS held_until, coalesce(least(lane.rate, lane.learned_rate), 0)::float8 AS rate, lane.window_size,
     p.waiting, p.sent, p.refused, p.restored, p.delivered, p.failed
 FROM replay_destination p
