@@ -266,7 +266,7 @@ func runningSentence(v ReplayView, parts []replayPart, now time.Time) string {
 		words = append(words, "Still selecting.")
 	}
 	if closed > 0 {
-		words = append(words, fmt.Sprintf("%s paused or disabled: %d deliveries wait until that is resumed.", countWords(closed, "destination is", "destinations are"), behind))
+		words = append(words, fmt.Sprintf("%s paused or disabled: %s until that is resumed.", countWords(closed, "destination is", "destinations are"), waitWords(behind)))
 	}
 	if held > 0 {
 		words = append(words, fmt.Sprintf("%s held by the receiver for another %s.", countWords(held, "destination is", "destinations are"), ui.Span(until.Sub(now))))

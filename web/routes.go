@@ -61,6 +61,16 @@ func (s *Server) panelRoutes() []route {
 		{post, "/views", viewer, s.viewSave},
 		{post, "/views/:id/delete", viewer, s.viewDelete},
 
+		{get, "/replays", viewer, s.replayListPage},
+		{post, "/replays", operator, s.replayCreate},
+		{get, "/replays/new", operator, s.replayNewPage},
+		{get, "/replays/preview", operator, s.replayPreviewPage},
+		{get, "/replays/:id", viewer, s.replayPage},
+		{get, "/replays/:id/items", viewer, s.replayItemsPage},
+		{post, "/replays/:id/pause", operator, s.replayPause},
+		{post, "/replays/:id/resume", operator, s.replayResume},
+		{post, "/replays/:id/stop", operator, s.replayStop},
+
 		{get, "/discovery", viewer, s.discoveryPage},
 
 		{get, "/account", viewer, s.accountPage},

@@ -34,6 +34,7 @@ var sections = []struct {
 	{"destinations", "Destinations", "/destinations", Viewer},
 	{"events", "Events", "/events", Viewer},
 	{"deliveries", "Deliveries", "/deliveries", Viewer},
+	{"replays", "Replays", "/replays", Viewer},
 	{"discovery", "Discovery", "/discovery", Viewer},
 	{"administration", "Administration", "/people", Administrator},
 }

@@ -1,0 +1,338 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"weir/jobs"
+	"weir/web/ui"
+)
+
+type replayListModel struct {
+	Frame ui.Frame
+	Now   time.Time
+	Rows  []ReplayView
+	Self  string
+	First string
+	Older string
+}
+
+func (s *Server) replayListPage(c echo.Context) error {
+	cursor := c.QueryParam("cursor")
+	before, err := parseCursor(cursor, firstPage)
+	if err != nil {
+		cursor, before = "", firstPage
+	}
+	page, err := s.listReplays(c.Request().Context(), before, deliveryPageSize)
+	if err != nil {
+		return err
+	}
+	m := replayListModel{Frame: s.frame(c, "replays", "Replays"), Rows: page.Items, Self: query("/replays", "cursor", cursor)}
+	m.Now = m.Frame.Now
+	if cursor != "" {
+		m.First = "/replays"
+	}
+	if page.NextCursor != nil {
+		m.Older = query("/replays", "cursor", *page.NextCursor)
+	}
+	return renderLive(c, replayListView(m), replayListRegion(m))
+}
+
+// replayForm is what is typed, as it was typed. Its names are those of the address, so that a link can fill it in.
+type replayForm struct {
+	States []string
+	Values map[string]string
+}
+
+// replayFields are the form's fields besides the states, in its order.
+var replayFields = []string{"destination", "event", "subject", "type", "tenant", "error_class", "status", "reason", "created_from", "created_to", "settled_from", "settled_to", "share", "why"}
+
+func readReplayForm(values url.Values) replayForm {
+	f := replayForm{Values: map[string]string{}}
+	for _, state := range values["state"] {
+		if state != "" {
+			f.States = append(f.States, state)
+		}
+	}
+	for _, name := range replayFields {
+		if text := strings.TrimSpace(values.Get(name)); text != "" && checkText(name, text) == nil && len(text) <= 1000 {
+			f.Values[name] = text
+		}
+	}
+	return f
+}
+
+func (f replayForm) pairs() [][2]string {
+	var pairs [][2]string
+	for _, state := range f.States {
+		pairs = append(pairs, [2]string{"state", state})
+	}
+	for _, name := range replayFields {
+		if f.Values[name] != "" {
+			pairs = append(pairs, [2]string{name, f.Values[name]})
+		}
+	}
+	return pairs
+}
+
+func (f replayForm) address(path string) string {
+	v := url.Values{}
+	for _, pair := range f.pairs() {
+		v.Add(pair[0], pair[1])
+	}
+	if len(v) == 0 {
+		return path
+	}
+	return path + "?" + v.Encode()
+}
+
+func (f replayForm) has(state string) bool {
+	if len(f.States) == 0 {
+		return state == jobs.StateDeadLettered || state == jobs.StateExpired
+	}
+	return slices.Contains(f.States, state)
+}
+
+// run is what the form asks for. The share is typed in per cent.
+func (f replayForm) run() (jobs.ReplayRun, error) {
+	v := f.Values
+	in := ReplayFilter{
+		States: f.States, Destination: v["destination"], Event: v["event"], Subject: v["subject"], Type: v["type"], Tenant: v["tenant"], ErrorClass: v["error_class"],
+		Reason: v["reason"], CreatedFrom: v["created_from"], CreatedTo: v["created_to"], SettledFrom: v["settled_from"], SettledTo: v["settled_to"],
+	}
+	run := jobs.ReplayRun{Reason: v["why"]}
+	if v["status"] != "" {
+		n, err := strconv.ParseInt(v["status"], 10, 32)
+		if err != nil {
+			return run, invalid("status", "want the status of an answer, such as 503")
+		}
+		in.Status = int32(n)
+	}
+	if v["share"] != "" {
+		n, err := strconv.ParseFloat(v["share"], 64)
+		if err != nil || !(n >= 0.1 && n <= 100) {
+			return run, invalid("share", "want per cent of each lane, from 0.1 to 100")
+		}
+		run.Share = n / 100
+	}
+	var err error
+	run.Filter, err = in.parse()
+	return run, err
+}
+
+type replayNewModel struct {
+	Frame        ui.Frame
+	Form         replayForm
+	Errors       []ui.FieldError
+	Destinations []ui.Option
+}
+
+func (m replayNewModel) problem(id string) string {
+	for _, e := range m.Errors {
+		if e.ID == id {
+			return e.Problem
+		}
+	}
+	return ""
+}
+
+func (s *Server) replayNewPage(c echo.Context) error {
+	return s.showReplayForm(c, http.StatusOK, readReplayForm(c.QueryParams()), nil)
+}
+
+func (s *Server) showReplayForm(c echo.Context, status int, form replayForm, wrong []ui.FieldError) error {
+	names, err := s.queries.OverviewListDestinationName(c.Request().Context(), s.Pool, 500)
+	if err != nil {
+		return fmt.Errorf("list destinations: %w", err)
+	}
+	m := replayNewModel{Frame: s.frame(c, "replays", "New replay"), Form: form, Errors: wrong}
+	m.Destinations = destinationOptions(names, form.Values["destination"])
+	return render(c, status, replayNewView(m))
+}
+
+// replayFieldErrors says which field is wrong; false where it is none of the form's.
+func replayFieldErrors(err error) ([]ui.FieldError, bool) {
+	var wrong *jobs.InvalidError
+	var conflict *jobs.ConflictError
+	switch {
+	case errors.As(err, &wrong):
+		id := map[string]string{"states": "states"}[wrong.Field]
+		if id == "" {
+			id = wrong.Field
+		}
+		label := capital(strings.ReplaceAll(wrong.Field, "_", " "))
+		return []ui.FieldError{{ID: id, Label: label, Problem: capital(wrong.Problem)}}, true
+	case errors.As(err, &conflict):
+		return []ui.FieldError{{Problem: capital(conflict.Problem) + "."}}, true
+	}
+	return nil, false
+}
+
+type replayPreviewModel struct {
+	Frame   ui.Frame
+	Now     time.Time
+	Form    replayForm
+	Run     jobs.ReplayRun
+	Preview jobs.ReplayPreview
+	Key     string
+}
+
+// replayPreviewPage counts what the form selects. It changes nothing; its button carries a key, so that clicking twice starts one run.
+func (s *Server) replayPreviewPage(c echo.Context) error {
+	form := readReplayForm(c.QueryParams())
+	run, err := form.run()
+	if err != nil {
+		return s.refuseReplayForm(c, form, err)
+	}
+	m := replayPreviewModel{Frame: s.frame(c, "replays", "Preview of a replay"), Form: form, Run: run, Key: rand.Text()}
+	m.Now = m.Frame.Now
+	if m.Preview, err = s.Engine.PreviewReplay(c.Request().Context(), run); err != nil {
+		return s.refuseReplayForm(c, form, err)
+	}
+	return render(c, http.StatusOK, replayPreviewView(m))
+}
+
+func (s *Server) refuseReplayForm(c echo.Context, form replayForm, err error) error {
+	wrong, ok := replayFieldErrors(err)
+	if !ok {
+		return err
+	}
+	return s.showReplayForm(c, http.StatusUnprocessableEntity, form, wrong)
+}
+
+func (s *Server) replayCreate(c echo.Context) error {
+	values, err := c.FormParams()
+	if err != nil {
+		return err
+	}
+	form := readReplayForm(values)
+	run, err := form.run()
+	if err != nil {
+		return s.refuseReplayForm(c, form, err)
+	}
+	run.Actor, run.Key = actor(c), values.Get("key")
+	run.Also = s.auditReplayRun(run)
+	id, existing, err := s.Engine.StartReplay(c.Request().Context(), run)
+	if err != nil {
+		return s.refuseReplayForm(c, form, err)
+	}
+	path := "/replays/" + formatID(idReplay, id)
+	if existing {
+		return s.done(c, path, "This replay had been started already; nothing was started twice.")
+	}
+	return s.done(c, path, "Started. It sends at its share of each lane, and goes on by itself.")
+}
+
+type replayModel struct {
+	Frame ui.Frame
+	Now   time.Time
+	R     ReplayDetail
+	Parts []replayPart
+	More  int // destinations that are not shown
+}
+
+func (m replayModel) every() string {
+	if m.R.FinishedAt != nil {
+		return "30s"
+	}
+	return "2s"
+}
+
+func (s *Server) replayPage(c echo.Context) error {
+	id, err := parseID(idReplay, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	d, err := s.replayDetail(c.Request().Context(), id, now)
+	if err != nil {
+		return err
+	}
+	m := replayModel{Frame: s.frame(c, "replays", "Replay "+d.ID), R: d.ReplayDetail, Parts: d.parts[:min(len(d.parts), 25)]}
+	m.More = len(d.parts) - len(m.Parts)
+	m.Now = m.Frame.Now
+	return renderLive(c, replayView(m), replayRegion(m))
+}
+
+type replayItemsModel struct {
+	Frame ui.Frame
+	Now   time.Time
+	ID    string
+	Bad   bool
+	Rows  []ReplayItem
+	First string
+	Next  string
+}
+
+func (s *Server) replayItemsPage(c echo.Context) error {
+	ctx := c.Request().Context()
+	id, err := parseID(idReplay, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	view, err := s.getReplay(ctx, id)
+	if err != nil {
+		return err
+	}
+	m := replayItemsModel{Frame: s.frame(c, "replays", "Deliveries of replay "+view.ID), ID: view.ID, Bad: c.QueryParam("bad") != ""}
+	m.Now = m.Frame.Now
+	here, bad := "/replays/"+view.ID+"/items", ""
+	if m.Bad {
+		bad = "1"
+	}
+	cursor := c.QueryParam("cursor")
+	after, err := parseCursor(cursor, 0)
+	if err != nil {
+		after, cursor = 0, ""
+	}
+	page, err := s.listReplayItems(ctx, id, after, m.Bad, deliveryPageSize)
+	if err != nil {
+		return err
+	}
+	m.Rows = page.Items
+	if cursor != "" {
+		m.First = query(here, "bad", bad)
+	}
+	if page.NextCursor != nil {
+		m.Next = query(here, "bad", bad, "cursor", *page.NextCursor)
+	}
+	return render(c, http.StatusOK, replayItemsView(m))
+}
+
+func (s *Server) replayPause(c echo.Context) error {
+	return s.replayAction(c, "pause", "Paused. What was sent already goes on.", s.Engine.PauseReplay)
+}
+
+func (s *Server) replayResume(c echo.Context) error {
+	return s.replayAction(c, "resume", "Resumed.", s.Engine.ResumeReplay)
+}
+
+func (s *Server) replayStop(c echo.Context) error {
+	return s.replayAction(c, "stop", "Stopped. What was not sent is as it was.", s.Engine.StopReplay)
+}
+
+func (s *Server) replayAction(c echo.Context, name, notice string, change func(context.Context, int64, string, ...jobs.Also) error) error {
+	id, err := parseID(idReplay, c.Param("id"))
+	if err != nil {
+		return err
+	}
+	here := "/replays/" + formatID(idReplay, id)
+	err = s.changeReplay(c.Request().Context(), id, name, actor(c), change)
+	if refusal, ok := asRefusal(err); ok {
+		return s.refused(c, here, refusal)
+	}
+	if err != nil {
+		return err
+	}
+	return s.done(c, here, notice)
+}
