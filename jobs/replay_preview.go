@@ -89,7 +89,7 @@ func (e *Engine) previewDestinations(ctx context.Context, p *ReplayPreview, coun
 }
 
 // Sendable is how many of those counted would be sent, at once or when their destinations are resumed.
-func (p ReplayPreview) Sendable() int {
+func (p *ReplayPreview) Sendable() int {
 	n := p.Selected
 	for _, refused := range p.Refused {
 		n -= refused

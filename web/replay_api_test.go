@@ -88,5 +88,5 @@ func TestReplayRuns(t *testing.T) {
 	again := b.ok(t, 200, "POST", "/replays", `{"event": "e0", "key": "one"}`)
 	require.Equal(t, one.field(t, "id"), again.field(t, "id"))
 	require.Equal(t, true, again.field(t, "existing"))
-	require.Equal(t, 3, len(b.ok(t, 200, "GET", "/replays", "").field(t, "items").([]any)))
+	require.Len(t, b.ok(t, 200, "GET", "/replays", "").field(t, "items"), 3)
 }
