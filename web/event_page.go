@@ -280,6 +280,9 @@ func (m eventModel) settledWords() string {
 		if open == 1 && !m.E.MoreDeliveries {
 			return "1 delivery has not ended."
 		}
+		if !m.E.MoreDeliveries {
+			return fmt.Sprintf("%d deliveries have not ended.", max(open, 1))
+		}
 		return fmt.Sprintf("%d deliveries or more have not ended.", max(open, 1))
 	}
 }

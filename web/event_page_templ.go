@@ -499,7 +499,7 @@ func eventTable(m eventListModel) templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<div class=\"scroll\"><table class=\"fold\"><caption class=\"sr\">Events, newest first</caption> <thead><tr><th scope=\"col\">Event</th><th scope=\"col\">Type</th><th scope=\"col\">Subject</th><th scope=\"col\" class=\"num\">Version</th><th scope=\"col\">Tenant</th><th scope=\"col\" class=\"num\">Payload</th><th scope=\"col\">Came</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<div class=\"scroll\"><table class=\"fold compact\"><caption class=\"sr\">Events, newest first</caption> <thead><tr><th scope=\"col\">Event</th><th scope=\"col\">Type</th><th scope=\"col\">Subject</th><th scope=\"col\" class=\"num\">Version</th><th scope=\"col\">Tenant</th><th scope=\"col\" class=\"num\">Payload</th><th scope=\"col\">Came</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

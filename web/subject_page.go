@@ -142,7 +142,7 @@ func momentsOf(v subjectVersion, attempts map[int64][]Attempt, now time.Time) []
 		last := len(log) - 1
 		switch {
 		case d.SettledAt == nil:
-			moments = append(moments, moment{At: now, Delivery: d, State: d.State, Words: "waiting for " + d.WaitingFor, Now: true})
+			moments = append(moments, moment{At: now, Delivery: d, State: d.State, Words: "waiting: " + d.WaitingFor, Now: true})
 		case last < 0 || log[last].FinishedAt == nil || d.SettledAt.Sub(*log[last].FinishedAt) > minWait || d.State == "dead_lettered":
 			moments = append(moments, moment{At: *d.SettledAt, Delivery: d, State: d.State, Words: d.Reason})
 		}
@@ -193,4 +193,12 @@ func destinationsWords(n int) string {
 	default:
 		return strconv.Itoa(n) + " destinations"
 	}
+}
+
+func (m *subjectModel) lede() string {
+	of := ""
+	if m.Tenant != "" {
+		of = " of the tenant " + ui.Plain(m.Tenant)
+	}
+	return "Everything that happened to this subject" + of + ", newest version first, each in the order of time."
 }
