@@ -15,11 +15,11 @@ import (
 
 // Bounds of one tick of the feeder, so that it does not hold up the rest of the sweep.
 const (
-	feedTime     = 1500 * time.Millisecond // it goes on with the next run at the next tick
-	feedPage     = 500                     // deliveries in one transaction
-	feedLanes    = 100                     // lanes in one transaction
-	settlePage   = 1000
-	selectAtOnce = 4 // stretches of one run
+	feedTime   = 1500 * time.Millisecond // it goes on with the next run at the next tick
+	feedPage   = 500                     // deliveries in one transaction
+	feedLanes  = 100                     // lanes in one transaction
+	settlePage = 1000
+	selectTime = 300 * time.Millisecond // of one run; then it feeds what it has
 )
 
 // replayFeeder moves replay runs on, a step of the sweep: it selects, reopens what each run's share of each lane lets through, writes down
@@ -104,13 +104,12 @@ func (f *replayFeeder) settle(ctx context.Context, id int64, until time.Time) er
 }
 
 func (f *replayFeeder) selectMore(ctx context.Context, id int64) error {
-	for range selectAtOnce {
-		more := false
+	for more, until := true, time.Now().Add(selectTime); more && time.Now().Before(until); {
 		err := pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) (err error) {
 			_, more, err = f.selectStretch(ctx, tx, id)
 			return err
 		})
-		if err != nil || !more {
+		if err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ const DefaultReplayShare = 0.5
 const MaxReplayItems = 1_000_000
 
 // How much of the ledger is read at a time to select from it.
-const selectStretch = 5000
+const selectStretch = 2000
 
 // ReplayRun asks for a run over everything that a filter selects.
 type ReplayRun struct {
