@@ -3,10 +3,10 @@ package webhook
 import (
 	"crypto/ed25519"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
 	"net/http"
 	"strconv"
 	"strings"
@@ -50,11 +50,15 @@ func Sign(keys []Key, id string, ts time.Time, body []byte) (string, error) {
 func (k Key) sign(prefix string, body []byte) (string, error) {
 	switch {
 	case k.scheme == SchemeHMAC && len(k.secret) >= minSecret:
-		mac := hmac.New(sha256.New, k.secret)
+		mac := k.macs.Get().(hash.Hash)
+		defer k.macs.Put(mac)
+		mac.Reset()
 		mac.Write([]byte(prefix))
 		mac.Write(body)
+		signature := make([]byte, 0, 64)
+		signature = append(signature, SchemeHMAC+","...)
 
-		return SchemeHMAC + "," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
+		return string(base64.StdEncoding.AppendEncode(signature, mac.Sum(nil))), nil
 
 	case k.scheme == SchemeEd25519 && len(k.secret) == ed25519.PrivateKeySize:
 		signature := ed25519.Sign(ed25519.PrivateKey(k.secret), signedContent(prefix, body))
