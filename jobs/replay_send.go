@@ -129,6 +129,9 @@ func (r *replaySender) send(ctx context.Context, tx pgx.Tx, replayID int64, item
 	for _, job := range jobs {
 		reopen.JobIds = append(reopen.JobIds, job.Job.ID)
 	}
+	if reopen.Turns, err = r.takeTurns(ctx, tx, items); err != nil {
+		return err
+	}
 	if err := r.queries.DeliveryReopen(ctx, tx, reopen); err != nil {
 		return fmt.Errorf("reopen deliveries: %w", err)
 	}
@@ -143,6 +146,36 @@ func (r *replaySender) send(ctx context.Context, tx pgx.Tx, replayID int64, item
 		return err
 	}
 	return promoteLanes(ctx, tx, lanes)
+}
+
+// takeTurns gives replays their places in the line, one per item: beside first tries and retries, they are a flow of their own.
+func (r *replaySender) takeTurns(ctx context.Context, tx pgx.Tx, items []replaySend) ([]int64, error) {
+	ids := make([]int64, len(items))
+	for i, item := range items {
+		ids[i] = item.deliveryID
+	}
+	rows, err := r.queries.DeliveryListTenant(ctx, tx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read tenants: %w", err)
+	}
+	tenants := make(map[int64]string, len(rows))
+	for _, row := range rows {
+		tenants[row.ID] = row.Tenant
+	}
+	turns, flows, taken := newTurns(r.queries), make([]flow, len(items)), make([]int64, len(items))
+	for i, item := range items {
+		flows[i] = flow{item.laneID, item.priority, tenants[item.deliveryID], classReplay}
+	}
+	if err := turns.read(ctx, tx, flows); err != nil {
+		return nil, err
+	}
+	for i := range items {
+		taken[i] = turns.next(flows[i])
+	}
+	if err := r.queries.LaneFlowSet(ctx, tx, turns.taken()); err != nil {
+		return nil, fmt.Errorf("store turns: %w", err)
+	}
+	return taken, nil
 }
 
 // restorePage is how many deliveries one transaction takes back.

@@ -552,8 +552,8 @@ func (q *Queries) DeliveryRelease(ctx context.Context, db DBTX, ids []int64) ([]
 const DeliveryReopen = `-- name: DeliveryReopen :exec
 UPDATE delivery SET
     state = 'pending', parked = true, in_window = false, job_id = r.job_id, try = delivery.try + 1, failures = 0, due_at = clock_timestamp(),
-    expires_at = clock_timestamp() + destination.ttl_s * interval '1 second', replay_id = $1, reason = '', settled_at = NULL
-FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS job_id) r, destination
+    expires_at = clock_timestamp() + destination.ttl_s * interval '1 second', replay_id = $1, reason = '', settled_at = NULL, turn = r.turn
+FROM (SELECT unnest($2::bigint[]) AS id, unnest($3::bigint[]) AS job_id, unnest($4::bigint[]) AS turn) r, destination
 WHERE delivery.id = r.id AND destination.id = delivery.destination_id
 `
 
@@ -561,11 +561,17 @@ type DeliveryReopenParams struct {
 	ReplayID *int64
 	Ids      []int64
 	JobIds   []int64
+	Turns    []int64
 }
 
 // A replay: owed again with a fresh budget and a fresh time to live, under the same event id. The attempts so far stay.
 func (q *Queries) DeliveryReopen(ctx context.Context, db DBTX, arg DeliveryReopenParams) error {
-	_, err := db.Exec(ctx, DeliveryReopen, arg.ReplayID, arg.Ids, arg.JobIds)
+	_, err := db.Exec(ctx, DeliveryReopen,
+		arg.ReplayID,
+		arg.Ids,
+		arg.JobIds,
+		arg.Turns,
+	)
 	return err
 }
 

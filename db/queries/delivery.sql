@@ -166,8 +166,8 @@ SELECT d.id, e.tenant, (d.turn = 0)::bool AS unplaced FROM delivery d JOIN event
 -- A replay: owed again with a fresh budget and a fresh time to live, under the same event id. The attempts so far stay.
 UPDATE delivery SET
     state = 'pending', parked = true, in_window = false, job_id = r.job_id, try = delivery.try + 1, failures = 0, due_at = clock_timestamp(),
-    expires_at = clock_timestamp() + destination.ttl_s * interval '1 second', replay_id = @replay_id, reason = '', settled_at = NULL
-FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@job_ids::bigint[]) AS job_id) r, destination
+    expires_at = clock_timestamp() + destination.ttl_s * interval '1 second', replay_id = @replay_id, reason = '', settled_at = NULL, turn = r.turn
+FROM (SELECT unnest(@ids::bigint[]) AS id, unnest(@job_ids::bigint[]) AS job_id, unnest(@turns::bigint[]) AS turn) r, destination
 WHERE delivery.id = r.id AND destination.id = delivery.destination_id;
 
 -- name: DeliveryReplayCandidates :many
