@@ -63,21 +63,41 @@ func (c *committer) settle(s settlement) (bool, error) {
 	return got.moved, err
 }
 
-// flush answers a batch in its order.
+// flush answers a batch in its order. Those who wait for a place that this batch frees ask with it, and first.
 func (c *committer) flush(ctx context.Context, entries []entry) ([]receipt, error) {
 	var asks []admitAsk
 	var items []settlement
+	freed := map[int64]int{}
 	for _, e := range entries {
 		if e.ask != nil {
 			asks = append(asks, *e.ask)
-		} else {
-			items = append(items, *e.settlement)
+			continue
+		}
+		items = append(items, *e.settlement)
+		if e.settlement.no > 0 {
+			freed[e.settlement.laneID]++
 		}
 	}
-	moved, admitted, err := c.commit(ctx, items, asks)
+	var waiters []*waiter
+	for lane, n := range freed {
+		waiters = append(waiters, c.places.take(lane, n)...)
+	}
+	all := make([]admitAsk, 0, len(waiters)+len(asks))
+	for _, w := range waiters {
+		all = append(all, w.ask)
+	}
+	moved, admitted, err := c.commit(ctx, items, append(all, asks...))
+	for i, w := range waiters {
+		if err != nil {
+			w.answer <- placed{again: true}
+			continue
+		}
+		w.answer <- placed{row: admitted[i]}
+	}
 	if err != nil {
 		return nil, err
 	}
+	admitted = admitted[len(waiters):]
 	receipts := make([]receipt, len(entries))
 	for i, e := range entries {
 		if e.ask != nil {
@@ -103,18 +123,11 @@ func (c *committer) commit(ctx context.Context, items []settlement, asks []admit
 	if len(admitted) > 0 {
 		c.clock.observe(admitted[0].NowUs)
 	}
-	freed := map[int64]int{}
 	took := make([]bool, len(items))
 	for i, item := range items {
 		took[i] = moved[item.jobID]
-		if item.no > 0 {
-			freed[item.laneID]++
-		}
 	}
 	c.tally.add(items, took)
-	for lane, n := range freed {
-		c.places.freed(lane, n)
-	}
 	return moved, admitted, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"weir/db/dbsqlc"
 )
 
-// fanoutPage bounds the deliveries that one transaction makes; a wider fan-out goes on in the next discovery run.
+// fanoutPage bounds the deliveries that one transaction makes; a wider fan-out goes on in a discovery run.
 const fanoutPage = 2000
 
 // fanout makes what events owe: per event and matching destination a ledger row and a unique job, in the caller's transaction.

@@ -79,8 +79,15 @@ func (in *intake) commit(ctx context.Context, events []Event) (results []Result,
 		if err := in.fanout.keys.index(ctx, tx, events, fresh); err != nil {
 			return err
 		}
-		_, err := in.fanout.spread(ctx, tx, fresh, false)
-		return err
+		made, err := in.fanout.spread(ctx, tx, fresh, false)
+		if err != nil || made < fanoutPage {
+			return err
+		}
+		// The rest is a discovery run's, which need not wait for the next tick.
+		if _, err := in.fanout.client.InsertTx(ctx, tx, DiscoverArgs{Source: SourceOutbox}, nil); err != nil {
+			return fmt.Errorf("ask for a discovery run: %w", err)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take events: %w", err)

@@ -128,22 +128,27 @@ func (l *limiter) look(ctx context.Context, lanes []int64) ([]bool, error) {
 // granted returns at its slot.
 func (l *limiter) admit(ctx context.Context, ask admitAsk) (admission, error) {
 	deadline := time.Now().Add(maxWait)
+	row, err := l.committer.admit(ask)
 	for first := true; ; first = false {
-		row, err := l.committer.admit(ask)
 		if err != nil {
 			return admission{}, err
 		}
 		a := admission{AttemptAdmitRow: row}
 		switch a.Verdict {
 		case verdictGranted:
-			if a.Places > 0 { // another process may have freed more than one: the next waiter asks, too
-				l.places.freed(a.LaneID, 1)
-			}
+			l.places.wake(a.LaneID, int(a.Places)) // another process may have freed more than one
 			a.late = !l.awaitSlot(ctx, a)
 			return a, nil
 		case "rate", "cap":
-			if !a.InWindow || !l.await(ctx, a, deadline, first) {
+			if !a.InWindow {
 				return a, nil
+			}
+			next, ok := l.await(ctx, ask, a, deadline, first)
+			if !ok {
+				return a, nil
+			}
+			if row = next.row; next.again {
+				row, err = l.committer.admit(ask)
 			}
 		default:
 			return a, nil
@@ -151,8 +156,8 @@ func (l *limiter) admit(ctx context.Context, ask admitAsk) (admission, error) {
 	}
 }
 
-// await waits for the lane's next token or place, and says whether it is worth asking again.
-func (l *limiter) await(ctx context.Context, a admission, deadline time.Time, first bool) bool {
+// await waits for the lane's next token or place. It reports false where that is too far away, or ctx ended.
+func (l *limiter) await(ctx context.Context, ask admitAsk, a admission, deadline time.Time, first bool) (placed, bool) {
 	limit := time.Until(deadline)
 	if l.waiting.Add(1) > l.crowd {
 		limit = min(limit, crowdWait)
@@ -160,18 +165,18 @@ func (l *limiter) await(ctx context.Context, a admission, deadline time.Time, fi
 	defer l.waiting.Add(-1)
 	if a.Verdict == "cap" {
 		if limit <= 0 {
-			return false
+			return placed{}, false
 		}
-		return l.places.await(ctx, a.LaneID, min(limit, capWait), first, func() bool {
+		return l.places.await(ctx, a.LaneID, ask, min(limit, capWait), first, func() bool {
 			free, err := l.looks.do(a.LaneID)
 			return free || err != nil // asking tells what is wrong
 		})
 	}
 	wait := l.untilAsk(a, first)
 	if wait > limit {
-		return false
+		return placed{}, false
 	}
-	return sleep(ctx, wait)
+	return placed{again: true}, sleep(ctx, wait)
 }
 
 // untilAsk spaces a lane's new waiters one period apart. A batch's rank knows nothing of those who wait already: without this each waiter

@@ -146,3 +146,24 @@ func TestLimiter(t *testing.T) {
 		require.Greater(t, b.count(t, "SELECT parked FROM lane WHERE id = $1", slow.LaneID), 4000)
 	})
 }
+
+// A lane of one an hour with a backlog is not touched until its next token is near.
+func TestAVerySlowLaneRests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.destination(t, &dbfactory.DestinationOpts{Rate: 1.0 / 3600, Burst: 1, MaxInFlight: 4})
+	for _, id := range fields("evt-%d", 20) {
+		b.publish(t, Event{ID: id})
+	}
+	b.receiver.await(t, 1, 20*time.Second)
+	eventually(t, 20*time.Second, "all others stand behind the gate", func() bool {
+		return b.count(t, "SELECT count(*) FROM delivery WHERE parked") == 19
+	})
+	jobs := b.count(t, "SELECT count(*) FROM river_job")
+	for range 3 {
+		require.NoError(t, b.engine.sweeper.promote(t.Context()))
+	}
+	require.Equal(t, 19, b.count(t, "SELECT parked FROM lane WHERE id = $1", d.LaneID))
+	require.Equal(t, jobs, b.count(t, "SELECT count(*) FROM river_job"), "no job had to be made again")
+	require.LessOrEqual(t, jobs, 23, "those that were let in before the first token was taken may have come back once")
+}

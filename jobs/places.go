@@ -5,87 +5,109 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"weir/db/dbsqlc"
 )
 
-// places wakes those who wait for a place in flight when one of their lane comes free in this process. For one that another process frees,
-// the first in line looks now and then.
+// places is the line of those who wait for a place in flight. A commit that frees places of a lane asks for the first in its line at the same
+// time, so nobody who comes later is before them. For a place that another process frees, the first in line looks now and then.
 type places struct {
 	mu    sync.Mutex
-	lanes map[int64][]chan struct{}
+	lanes map[int64][]*waiter
 }
 
-func newPlaces() *places { return &places{lanes: map[int64][]chan struct{}{}} }
+// waiter is one in line; whoever takes it out of the line answers it, once.
+type waiter struct {
+	ask    admitAsk
+	answer chan placed
+}
 
-// await reports whether to ask again: yes when a place came free or the limit is over, no when ctx ended. look says whether the lane has a
-// place free. A waiter that is back (not first) keeps its place at the head of the line.
-func (p *places) await(ctx context.Context, lane int64, limit time.Duration, first bool, look func() bool) bool {
-	free, head := p.join(lane, first)
+// placed is the answer to a waiter: an admission, or that it should ask itself.
+type placed struct {
+	row   dbsqlc.AttemptAdmitRow
+	again bool
+}
+
+func newPlaces() *places { return &places{lanes: map[int64][]*waiter{}} }
+
+// await waits until the ask is answered, or for so long that it should ask itself. look says whether the lane has a place free. A waiter that
+// is back (not first) keeps its place at the head of the line. It reports false when ctx ended.
+func (p *places) await(ctx context.Context, lane int64, ask admitAsk, limit time.Duration, first bool, look func() bool) (placed, bool) {
+	w := &waiter{ask, make(chan placed, 1)}
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	var looks <-chan time.Time
-	if head {
+	if head := p.join(lane, w, first); head {
 		ticker := time.NewTicker(headLook)
 		defer ticker.Stop()
 		looks = ticker.C
 	}
 	for {
 		select {
-		case <-free:
-			return true
+		case answer := <-w.answer:
+			return answer, true
 		case <-looks:
 			if look() {
-				p.leave(lane, free)
-				return true
+				return p.leave(lane, w), true
 			}
 		case <-over.C:
-			p.leave(lane, free)
-			return true
+			return p.leave(lane, w), true
 		case <-ctx.Done():
-			p.leave(lane, free)
-			return false
+			answer := p.leave(lane, w)
+			return answer, !answer.again // what was granted must be settled, whoever has gone
 		}
 	}
 }
 
 // join puts a waiter in line, and says whether it is the first.
-func (p *places) join(lane int64, first bool) (free chan struct{}, head bool) {
-	free = make(chan struct{})
+func (p *places) join(lane int64, w *waiter, first bool) (head bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if waiters := p.lanes[lane]; first {
-		p.lanes[lane] = append(waiters, free)
-		return free, len(waiters) == 0
+	if line := p.lanes[lane]; first {
+		p.lanes[lane] = append(line, w)
+		return len(line) == 0
 	}
-	p.lanes[lane] = slices.Insert(p.lanes[lane], 0, free)
-	return free, true
+	p.lanes[lane] = slices.Insert(p.lanes[lane], 0, w)
+	return true
 }
 
-func (p *places) leave(lane int64, free chan struct{}) {
+// leave takes a waiter out of the line; one that is being answered already gets that answer.
+func (p *places) leave(lane int64, w *waiter) placed {
+	p.mu.Lock()
+	line := p.lanes[lane]
+	i := slices.Index(line, w)
+	if i >= 0 {
+		p.store(lane, slices.Delete(line, i, i+1))
+	}
+	p.mu.Unlock()
+	if i < 0 {
+		return <-w.answer // a commit answers within its timeout
+	}
+	return placed{again: true}
+}
+
+// take takes the first n out of a lane's line, to answer them.
+func (p *places) take(lane int64, n int) []*waiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waiters := p.lanes[lane]
-	if i := slices.Index(waiters, free); i >= 0 {
-		waiters = slices.Delete(waiters, i, i+1)
-	}
-	p.store(lane, waiters)
+	line := p.lanes[lane]
+	n = min(n, len(line))
+	taken := slices.Clone(line[:n])
+	p.store(lane, slices.Delete(line, 0, n))
+	return taken
 }
 
-// freed wakes the longest waiters of a lane, one per place.
-func (p *places) freed(lane int64, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	waiters := p.lanes[lane]
-	n = min(n, len(waiters))
-	for _, w := range waiters[:n] {
-		close(w)
+// wake makes the first n of a lane's line ask themselves.
+func (p *places) wake(lane int64, n int) {
+	for _, w := range p.take(lane, n) {
+		w.answer <- placed{again: true}
 	}
-	p.store(lane, waiters[n:])
 }
 
-func (p *places) store(lane int64, waiters []chan struct{}) {
-	if len(waiters) == 0 {
+func (p *places) store(lane int64, line []*waiter) {
+	if len(line) == 0 {
 		delete(p.lanes, lane)
 		return
 	}
-	p.lanes[lane] = waiters
+	p.lanes[lane] = line
 }

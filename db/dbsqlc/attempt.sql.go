@@ -13,8 +13,9 @@ import (
 const AttemptAdmit = `-- name: AttemptAdmit :many
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
 ask AS MATERIALIZED (
-    SELECT unnest($1::bigint[]) AS delivery_id, unnest($2::bigint[]) AS job_id, unnest($3::bool[]) AS slow,
-        generate_subscripts($1::bigint[], 1) AS ord
+    -- Numbered by a window, not by generate_subscripts: for that the planner expects a thousand rows and then reads whole tables.
+    SELECT u.delivery_id, u.job_id, u.slow, row_number() OVER () AS ord
+    FROM (SELECT unnest($1::bigint[]) AS delivery_id, unnest($2::bigint[]) AS job_id, unnest($3::bool[]) AS slow) u
 ),
 r AS MATERIALIZED (
     SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state, d.priority,
@@ -60,7 +61,7 @@ r AS MATERIALIZED (
     LEFT JOIN attempt open_attempt ON open_attempt.delivery_id = d.id AND open_attempt.no = d.attempts + 1
 ),
 k AS (
-    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.priority, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.ordering, r.limited, r.period_us, r.margin_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
+    SELECT r.delivery_id, r.ord, r.now_us, r.event_id, r.destination_id, r.lane_id, r.attempts, r.failures, r.in_window, r.due_at, r.state, r.priority, r.replay_id, r.expires_at, r.destination_version, r.timeout_ms, r.ordering, r.limited, r.period_us, r.margin_us, r.tau_us, r.tat_us, r.held_us, r.in_flight, r.max_in_flight, r.lease_until, r.verdict, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.priority, r.ord) AS rank FROM r WHERE r.verdict = 'ask'
 ),
 s AS (
     SELECT k.delivery_id, k.ord, k.now_us, k.event_id, k.destination_id, k.lane_id, k.attempts, k.failures, k.in_window, k.due_at, k.state, k.priority, k.replay_id, k.expires_at, k.destination_version, k.timeout_ms, k.ordering, k.limited, k.period_us, k.margin_us, k.tau_us, k.tat_us, k.held_us, k.in_flight, k.max_in_flight, k.lease_until, k.verdict, k.rank, CASE WHEN k.period_us = 0 THEN k.now_us

@@ -213,10 +213,11 @@ func (q *Queries) LaneListID(ctx context.Context, db DBTX, after int64, max int3
 const LaneListIDPromotable = `-- name: LaneListIDPromotable :many
 SELECT id FROM lane
 WHERE parked > 0 AND held_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
+    AND (period_us = 0 OR tat_us - tau_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint + 2000000)
 ORDER BY id LIMIT $1
 `
 
-// Lanes that have something behind the gate and are not held: what the sweep looks at.
+// Lanes that have something behind the gate, are not held, and whose next token is near: what the sweep looks at.
 func (q *Queries) LaneListIDPromotable(ctx context.Context, db DBTX, max int32) ([]int64, error) {
 	rows, err := db.Query(ctx, LaneListIDPromotable, max)
 	if err != nil {
@@ -288,6 +289,8 @@ WITH l AS MATERIALIZED (
     FROM lane
     WHERE lane.id = ANY($1::bigint[]) AND lane.parked > 0
         AND lane.held_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
+        -- Not before the next token is as near as a worker may wait (2 s): it would be parked again at once, and again.
+        AND (lane.period_us = 0 OR lane.tat_us - lane.tau_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint + 2000000)
         AND (NOT lane.limited OR lane.window_size - (lane.open - lane.in_flight) >= greatest(1, lane.window_size / 4))
 ),
 p AS MATERIALIZED (
@@ -390,7 +393,8 @@ func (q *Queries) LaneRecount(ctx context.Context, db DBTX, ids []int64) ([]int6
 const LaneReslotMany = `-- name: LaneReslotMany :many
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
 ask AS (
-    SELECT unnest($1::bigint[]) AS lane_id, unnest($2::bigint[]) AS tat_us, generate_subscripts($1::bigint[], 1) AS ord
+    SELECT u.lane_id, u.tat_us, row_number() OVER () AS ord
+    FROM (SELECT unnest($1::bigint[]) AS lane_id, unnest($2::bigint[]) AS tat_us) u
 ),
 r AS MATERIALIZED (
     SELECT ask.ord, lane.id, lane.period_us, lane.tau_us, t.now_us, row_number() OVER (PARTITION BY lane.id ORDER BY ask.ord) AS rank,
@@ -439,6 +443,7 @@ const LaneRoom = `-- name: LaneRoom :many
 SELECT id, limited, (slow_since IS NOT NULL)::bool AS slow,
     CASE WHEN NOT limited THEN 1000000000
          WHEN parked > 0 OR held_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint THEN 0
+         WHEN period_us > 0 AND tat_us - tau_us > (extract(epoch FROM clock_timestamp()) * 1e6)::bigint + 2000000 THEN 0
          ELSE greatest(0, window_size - (open - in_flight)) END::int AS room
 FROM lane WHERE id = ANY($1::bigint[])
 `

@@ -12,8 +12,10 @@ import (
 const LaneFlowNext = `-- name: LaneFlowNext :many
 SELECT k.ord::int AS ord, greatest(coalesce(f.turn, 0) + 1, coalesce(head.active, head.turn, last.turn, 0))::bigint AS turn
 FROM (
-    SELECT unnest($1::bigint[]) AS lane_id, unnest($2::smallint[]) AS priority, unnest($3::text[]) AS tenant,
-        unnest($4::smallint[]) AS class, generate_subscripts($1::bigint[], 1) AS ord
+    SELECT u.lane_id, u.priority, u.tenant, u.class, row_number() OVER () AS ord FROM (
+        SELECT unnest($1::bigint[]) AS lane_id, unnest($2::smallint[]) AS priority, unnest($3::text[]) AS tenant,
+            unnest($4::smallint[]) AS class
+    ) u
 ) k
 LEFT JOIN lane_flow f ON f.lane_id = k.lane_id AND f.priority = k.priority AND f.tenant = k.tenant AND f.class = k.class
 LEFT JOIN LATERAL (

@@ -8,8 +8,9 @@
 -- quarter of its period, up to 100 ms, so that a busy machine still asks in time. Runs after LaneLockByDelivery in the same transaction.
 WITH t AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us),
 ask AS MATERIALIZED (
-    SELECT unnest(@delivery_ids::bigint[]) AS delivery_id, unnest(@job_ids::bigint[]) AS job_id, unnest(@slow::bool[]) AS slow,
-        generate_subscripts(@delivery_ids::bigint[], 1) AS ord
+    -- Numbered by a window, not by generate_subscripts: for that the planner expects a thousand rows and then reads whole tables.
+    SELECT u.delivery_id, u.job_id, u.slow, row_number() OVER () AS ord
+    FROM (SELECT unnest(@delivery_ids::bigint[]) AS delivery_id, unnest(@job_ids::bigint[]) AS job_id, unnest(@slow::bool[]) AS slow) u
 ),
 r AS MATERIALIZED (
     SELECT ask.delivery_id, ask.ord, t.now_us, d.event_id, d.destination_id, d.lane_id, d.attempts, d.failures, d.in_window, d.due_at, d.state, d.priority,
@@ -55,7 +56,7 @@ r AS MATERIALIZED (
     LEFT JOIN attempt open_attempt ON open_attempt.delivery_id = d.id AND open_attempt.no = d.attempts + 1
 ),
 k AS (
-    SELECT r.*, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.ord) AS rank FROM r WHERE r.verdict = 'ask'
+    SELECT r.*, row_number() OVER (PARTITION BY r.lane_id ORDER BY r.priority, r.ord) AS rank FROM r WHERE r.verdict = 'ask'
 ),
 s AS (
     SELECT k.*, CASE WHEN k.period_us = 0 THEN k.now_us

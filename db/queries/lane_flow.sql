@@ -4,8 +4,10 @@
 -- a thousand at once takes turns with the others. Paused destinations' work is in line only as long as there is no other.
 SELECT k.ord::int AS ord, greatest(coalesce(f.turn, 0) + 1, coalesce(head.active, head.turn, last.turn, 0))::bigint AS turn
 FROM (
-    SELECT unnest(@lane_ids::bigint[]) AS lane_id, unnest(@priorities::smallint[]) AS priority, unnest(@tenants::text[]) AS tenant,
-        unnest(@classes::smallint[]) AS class, generate_subscripts(@lane_ids::bigint[], 1) AS ord
+    SELECT u.lane_id, u.priority, u.tenant, u.class, row_number() OVER () AS ord FROM (
+        SELECT unnest(@lane_ids::bigint[]) AS lane_id, unnest(@priorities::smallint[]) AS priority, unnest(@tenants::text[]) AS tenant,
+            unnest(@classes::smallint[]) AS class
+    ) u
 ) k
 LEFT JOIN lane_flow f ON f.lane_id = k.lane_id AND f.priority = k.priority AND f.tenant = k.tenant AND f.class = k.class
 LEFT JOIN LATERAL (
