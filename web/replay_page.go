@@ -166,14 +166,10 @@ func replayFieldErrors(err error) ([]ui.FieldError, bool) {
 	var conflict *jobs.ConflictError
 	switch {
 	case errors.As(err, &wrong):
-		id := map[string]string{"states": "states"}[wrong.Field]
-		if id == "" {
-			id = wrong.Field
-		}
-		label := capital(strings.ReplaceAll(wrong.Field, "_", " "))
-		return []ui.FieldError{{ID: id, Label: label, Problem: capital(wrong.Problem)}}, true
+		label := strings.TrimSuffix(capital(strings.ReplaceAll(wrong.Field, "_", " ")), ".")
+		return []ui.FieldError{{ID: wrong.Field, Label: label, Problem: capital(wrong.Problem)}}, true
 	case errors.As(err, &conflict):
-		return []ui.FieldError{{Problem: capital(conflict.Problem) + "."}}, true
+		return []ui.FieldError{{Problem: capital(conflict.Problem)}}, true
 	}
 	return nil, false
 }
