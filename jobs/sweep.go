@@ -34,10 +34,9 @@ type sweeper struct {
 	feeder  *replayFeeder
 	log     *slog.Logger
 
-	stranded int64 // where the scan for stranded deliveries goes on
-	recount  int64 // and the recount of lanes
-	blocked  int64 // and the look at blocked deliveries
-	tick     int64
+	mender  *reconciler
+	blocked int64 // where the look at blocked deliveries goes on
+	tick    int64
 }
 
 // run sweeps every second until ctx ends.
@@ -87,13 +86,14 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"promote", 1, s.promote},
 		{"feed replays", 1, s.feeder.step},
 		{"analyze", 5, s.analyze},
-		{"take over from dead processes", 5, s.takeOver},
+		{"take over from dead processes", 5, s.mender.takeOver},
+		{"reconcile", 1, s.mender.reconcile},
+		{"count lanes", 5, s.mender.countLanes},
 		{"finish deletions", 30, s.finishDeletions},
-		{"find stranded deliveries", 30, s.findStranded},
-		{"recount lanes", 30, s.recountLanes},
 		{"recover idle lanes", 30, s.recoverIdle},
 		{"prune tally", 60, s.pruneTally},
 		{"prune", 600, s.prune},
+		{"prune mends", 600, s.mender.prune},
 	} {
 		if s.tick%step.every != 0 {
 			continue
@@ -132,31 +132,6 @@ func (s *sweeper) closeExpiredLeases(ctx context.Context) error {
 	return s.settle(ctx, items)
 }
 
-// takeOver gives a successor to deliveries whose job is still running in a process that no longer beats, and which had not begun a
-// request, and lets sources be read again: River's own rescue takes minutes.
-func (s *sweeper) takeOver(ctx context.Context) error {
-	dead, err := s.queries.ProcessCountDead(ctx, s.pool)
-	if err != nil || dead == 0 {
-		return err
-	}
-	if _, err := s.queries.RiverJobCancelOrphan(ctx, s.pool); err != nil {
-		return err
-	}
-	rows, err := s.queries.DeliveryListOrphan(ctx, s.pool, sweepPage)
-	if err != nil || len(rows) == 0 {
-		return err
-	}
-	items := make([]settlement, len(rows))
-	for i, row := range rows {
-		items[i] = settlement{
-			deliveryID: row.ID, jobID: jobOf(row.JobID), laneID: row.LaneID, try: row.Try, priority: row.Priority,
-			decision: decision{state: row.State}, successor: true,
-		}
-	}
-	s.log.InfoContext(ctx, "deliveries taken over from a dead process", "count", len(items))
-	return s.settle(ctx, items)
-}
-
 // finishDeletions cancels what deleted destinations are still owed, so that none of it waits for its expiry.
 func (s *sweeper) finishDeletions(ctx context.Context) error {
 	rows, err := s.queries.DestinationListUnfinishedDelete(ctx, s.pool, 100)
@@ -169,34 +144,6 @@ func (s *sweeper) finishDeletions(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// strandedPage is how much of the ledger one tick reads through for stranded deliveries.
-const strandedPage = 50000
-
-// findStranded mends deliveries that nothing would ever move: their job was deleted, cancelled or completed behind the ledger's back.
-func (s *sweeper) findStranded(ctx context.Context) error {
-	rows, err := s.queries.DeliveryListStranded(ctx, s.pool, dbsqlc.DeliveryListStrandedParams{After: s.stranded, Page: strandedPage, Max: sweepPage})
-	if err != nil {
-		return err
-	}
-	if len(rows) < sweepPage {
-		if s.stranded, err = s.queries.DeliveryPageEnd(ctx, s.pool, strandedPage, s.stranded); err != nil {
-			return err
-		}
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	items := make([]settlement, len(rows))
-	for i, row := range rows {
-		items[i] = settlement{
-			deliveryID: row.ID, jobID: jobOf(row.JobID), laneID: row.LaneID, try: row.Try, priority: row.Priority,
-			decision: decision{state: row.State}, successor: true,
-		}
-	}
-	s.log.WarnContext(ctx, "deliveries without a live job given a new one", "count", len(items))
-	return s.settle(ctx, items)
 }
 
 func jobOf(id *int64) int64 {
@@ -339,30 +286,6 @@ func (s *sweeper) analyze(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// recountLanes compares a page of lanes' counters with the rows they stand for. A difference is a fault of ours: it is mended and said.
-func (s *sweeper) recountLanes(ctx context.Context) error {
-	lanes, err := s.queries.LaneListID(ctx, s.pool, s.recount, 100)
-	if err != nil {
-		return err
-	}
-	if s.recount = 0; len(lanes) == 100 {
-		s.recount = lanes[99]
-	}
-	if len(lanes) == 0 {
-		return nil
-	}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := s.queries.LaneLock(ctx, tx, lanes); err != nil {
-			return err
-		}
-		mended, err := s.queries.LaneRecount(ctx, tx, lanes)
-		if err == nil && len(mended) > 0 {
-			s.log.WarnContext(ctx, "lane counters mended", "lanes", mended)
-		}
-		return err
-	})
 }
 
 func (s *sweeper) prune(ctx context.Context) error {

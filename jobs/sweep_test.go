@@ -94,29 +94,6 @@ func TestSweep(t *testing.T) {
 		b.receiver.await(t, 1, 10*time.Second)
 	})
 
-	t.Run("gives a delivery whose job was deleted a new one", func(t *testing.T) {
-		t.Parallel()
-		b := setup(t)
-		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 100, State: "paused"})
-		receipt := b.publish(t, Event{})
-		_, err := b.pool.Exec(t.Context(), "DELETE FROM river_job WHERE kind = 'deliver'")
-		require.NoError(t, err)
-		require.NoError(t, b.engine.sweeper.findStranded(t.Context()))
-		require.NoError(t, b.engine.ResumeDestination(t.Context(), d.ID))
-		b.awaitState(t, receipt.ID, d.ID, StateDelivered)
-	})
-
-	t.Run("mends counters that do not fit the rows", func(t *testing.T) {
-		t.Parallel()
-		b := setup(t)
-		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 100, MaxInFlight: 2})
-		_, err := b.pool.Exec(t.Context(), "UPDATE lane SET in_flight = 2, open = 2, parked = 7 WHERE id = $1", d.LaneID)
-		require.NoError(t, err)
-		require.NoError(t, b.engine.sweeper.recountLanes(t.Context()))
-		receipt := b.publish(t, Event{})
-		b.awaitState(t, receipt.ID, d.ID, StateDelivered)
-	})
-
 	t.Run("a stop in the middle of a request records it as shut down, uncharged, and it goes out again", func(t *testing.T) {
 		t.Parallel()
 		b := &bundle{pool: dbtest.Pool(t), receiver: newReceiver(t)}

@@ -318,7 +318,7 @@ func (s *Server) orderLane(ctx context.Context, tx pgx.Tx, lane int64) error {
 	if limited == before.Limited {
 		return nil
 	}
-	if _, err := s.queries.LaneRecount(ctx, tx, []int64{lane}); err != nil {
+	if _, err := jobs.RecountLanes(ctx, tx, s.queries, []int64{lane}); err != nil {
 		return fmt.Errorf("recount lane: %w", err)
 	}
 	return nil

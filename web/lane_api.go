@@ -137,7 +137,7 @@ func (s *Server) updateLane(ctx context.Context, tx pgx.Tx, id int64, prefix str
 	}
 	if before.Limited != row.Limited {
 		// A lane without limits keeps no accounts: they are made up when it gets some, and dropped when it loses them.
-		if _, err := s.queries.LaneRecount(ctx, tx, []int64{id}); err != nil {
+		if _, err := jobs.RecountLanes(ctx, tx, s.queries, []int64{id}); err != nil {
 			return dbsqlc.Lane{}, fmt.Errorf("recount lane: %w", err)
 		}
 	}

@@ -274,112 +274,6 @@ func (q *Queries) DeliveryListLaneIDExpired(ctx context.Context, db DBTX, max in
 	return items, nil
 }
 
-const DeliveryListOrphan = `-- name: DeliveryListOrphan :many
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
-FROM river_job j
-JOIN delivery d ON d.id = (j.args ->> 'delivery_id')::bigint AND d.job_id = j.id
-WHERE j.state = 'running' AND j.kind = 'deliver' AND j.attempted_at < now() - interval '5 seconds'
-    AND NOT EXISTS (
-        SELECT 1 FROM process p
-        WHERE p.id = j.attempted_by[array_upper(j.attempted_by, 1)] AND p.stopped_at IS NULL AND p.beat_at > now() - interval '15 seconds'
-    )
-    AND d.settled_at IS NULL
-    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
-ORDER BY d.id LIMIT $1
-`
-
-type DeliveryListOrphanRow struct {
-	ID       int64
-	JobID    *int64
-	Try      int32
-	State    string
-	LaneID   int64
-	Priority int16
-}
-
-// Deliveries whose job is running in a process that no longer beats, and that have no open attempt (the lease covers those).
-func (q *Queries) DeliveryListOrphan(ctx context.Context, db DBTX, max int32) ([]DeliveryListOrphanRow, error) {
-	rows, err := db.Query(ctx, DeliveryListOrphan, max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []DeliveryListOrphanRow{}
-	for rows.Next() {
-		var i DeliveryListOrphanRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.JobID,
-			&i.Try,
-			&i.State,
-			&i.LaneID,
-			&i.Priority,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const DeliveryListStranded = `-- name: DeliveryListStranded :many
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
-FROM (SELECT id, event_id, destination_id, lane_id, job_id, priority, try, state, parked, in_window, attempts, failures, due_at, expires_at, replay_id, last_status, last_error_class, reason, created_at, settled_at, attention, turn, blocked FROM delivery WHERE delivery.id > $1 ORDER BY delivery.id LIMIT $2) d
-LEFT JOIN river_job j ON j.id = d.job_id
-WHERE d.settled_at IS NULL
-    AND ((NOT d.parked AND d.due_at < now() - interval '30 seconds' AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded', 'pending')))
-        OR (d.parked AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded'))))
-    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
-ORDER BY d.id LIMIT $3
-`
-
-type DeliveryListStrandedParams struct {
-	After int64
-	Page  int32
-	Max   int32
-}
-
-type DeliveryListStrandedRow struct {
-	ID       int64
-	JobID    *int64
-	Try      int32
-	State    string
-	LaneID   int64
-	Priority int16
-}
-
-// Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. There is no index for this (it would
-// cost every delivery): a page of the ledger is read through, and the caller goes on after the page's end.
-func (q *Queries) DeliveryListStranded(ctx context.Context, db DBTX, arg DeliveryListStrandedParams) ([]DeliveryListStrandedRow, error) {
-	rows, err := db.Query(ctx, DeliveryListStranded, arg.After, arg.Page, arg.Max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []DeliveryListStrandedRow{}
-	for rows.Next() {
-		var i DeliveryListStrandedRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.JobID,
-			&i.Try,
-			&i.State,
-			&i.LaneID,
-			&i.Priority,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const DeliveryListTenant = `-- name: DeliveryListTenant :many
 SELECT d.id, e.tenant, (d.turn = 0)::bool AS unplaced FROM delivery d JOIN event e ON e.id = d.event_id WHERE d.id = ANY($1::bigint[])
 `
@@ -478,19 +372,6 @@ SELECT nextval('delivery_id_seq')::bigint
 
 func (q *Queries) DeliveryNextID(ctx context.Context, db DBTX) (int64, error) {
 	row := db.QueryRow(ctx, DeliveryNextID)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
-const DeliveryPageEnd = `-- name: DeliveryPageEnd :one
-SELECT (CASE WHEN count(*) = $1::int THEN max(x.id) ELSE 0 END)::bigint
-FROM (SELECT delivery.id FROM delivery WHERE delivery.id > $2 ORDER BY delivery.id LIMIT $1) x
-`
-
-// The last id of a page, or 0 where the page is not full: the end of the ledger.
-func (q *Queries) DeliveryPageEnd(ctx context.Context, db DBTX, page int32, after int64) (int64, error) {
-	row := db.QueryRow(ctx, DeliveryPageEnd, page, after)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err

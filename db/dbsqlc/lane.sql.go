@@ -186,30 +186,6 @@ func (q *Queries) LaneListFree(ctx context.Context, db DBTX, ids []int64) ([]Lan
 	return items, nil
 }
 
-const LaneListID = `-- name: LaneListID :many
-SELECT id FROM lane WHERE id > $1 ORDER BY id LIMIT $2
-`
-
-func (q *Queries) LaneListID(ctx context.Context, db DBTX, after int64, max int32) ([]int64, error) {
-	rows, err := db.Query(ctx, LaneListID, after, max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []int64{}
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const LaneListIDPromotable = `-- name: LaneListIDPromotable :many
 SELECT id FROM lane
 WHERE parked > 0 AND held_us <= (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
@@ -350,44 +326,6 @@ UPDATE lane SET tat_us = greatest(tat_us, (extract(epoch FROM clock_timestamp())
 func (q *Queries) LaneRamp(ctx context.Context, db DBTX, id int64) error {
 	_, err := db.Exec(ctx, LaneRamp, id)
 	return err
-}
-
-const LaneRecount = `-- name: LaneRecount :many
-WITH truth AS (
-    SELECT lane.id,
-        (SELECT count(*) FROM delivery d WHERE d.parked AND d.destination_id IN (SELECT t.id FROM destination t WHERE t.lane_id = lane.id))::int AS parked,
-        (SELECT count(*) FROM attempt a WHERE a.finished_at IS NULL AND a.lane_id = lane.id)::int AS in_flight
-    FROM lane WHERE lane.id = ANY($1::bigint[])
-)
-UPDATE lane SET
-    parked = truth.parked,
-    in_flight = CASE WHEN lane.limited THEN truth.in_flight ELSE 0 END,
-    open = CASE WHEN lane.limited THEN greatest(lane.open + truth.in_flight - lane.in_flight, truth.in_flight) ELSE 0 END
-FROM truth
-WHERE lane.id = truth.id
-    AND (lane.parked <> truth.parked OR lane.in_flight <> CASE WHEN lane.limited THEN truth.in_flight ELSE 0 END)
-RETURNING lane.id
-`
-
-// Compares the counters with the rows they stand for and mends them; returns what was wrong. The caller holds the lanes' locks.
-func (q *Queries) LaneRecount(ctx context.Context, db DBTX, ids []int64) ([]int64, error) {
-	rows, err := db.Query(ctx, LaneRecount, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []int64{}
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const LaneReslotMany = `-- name: LaneReslotMany :many

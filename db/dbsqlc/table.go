@@ -215,6 +215,12 @@ type Invitation struct {
 	RevokedAt  *time.Time
 }
 
+type JobGone struct {
+	JobID      int64
+	DeliveryID int64
+	At         time.Time
+}
+
 type Lane struct {
 	ID          int64
 	Name        string
@@ -273,6 +279,21 @@ type LaneSample struct {
 	RateLimited int64
 	Failed      int64
 	TookUs      int64
+}
+
+type Mend struct {
+	ID         int64
+	At         time.Time
+	What       string
+	DeliveryID *int64
+	LaneID     *int64
+	JobID      *int64
+	Sentence   string
+}
+
+type MendTotal struct {
+	What  string
+	Total int64
 }
 
 type Operator struct {

@@ -54,32 +54,6 @@ SELECT DISTINCT x.lane_id FROM (
     SELECT d.lane_id FROM delivery d WHERE d.parked AND d.expires_at <= statement_timestamp() ORDER BY d.expires_at LIMIT @max
 ) x ORDER BY x.lane_id;
 
--- name: DeliveryListOrphan :many
--- Deliveries whose job is running in a process that no longer beats, and that have no open attempt (the lease covers those).
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
-FROM river_job j
-JOIN delivery d ON d.id = (j.args ->> 'delivery_id')::bigint AND d.job_id = j.id
-WHERE j.state = 'running' AND j.kind = 'deliver' AND j.attempted_at < now() - interval '5 seconds'
-    AND NOT EXISTS (
-        SELECT 1 FROM process p
-        WHERE p.id = j.attempted_by[array_upper(j.attempted_by, 1)] AND p.stopped_at IS NULL AND p.beat_at > now() - interval '15 seconds'
-    )
-    AND d.settled_at IS NULL
-    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
-ORDER BY d.id LIMIT @max;
-
--- name: DeliveryListStranded :many
--- Deliveries that are owed and due but have no job that could move them: somebody deleted or ended it. There is no index for this (it would
--- cost every delivery): a page of the ledger is read through, and the caller goes on after the page's end.
-SELECT d.id, d.job_id, d.try, d.state, d.lane_id, d.priority
-FROM (SELECT * FROM delivery WHERE delivery.id > @after ORDER BY delivery.id LIMIT @page) d
-LEFT JOIN river_job j ON j.id = d.job_id
-WHERE d.settled_at IS NULL
-    AND ((NOT d.parked AND d.due_at < now() - interval '30 seconds' AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded', 'pending')))
-        OR (d.parked AND (j.id IS NULL OR j.state IN ('completed', 'cancelled', 'discarded'))))
-    AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NULL)
-ORDER BY d.id LIMIT @max;
-
 -- name: DeliveryMatch :many
 -- Which destinations each event is owed to, from where its fan-out stands. Paused and disabled destinations are owed theirs, too:
 -- nothing is dropped, it waits. Patterns: exact, '*', and 'shipment.*' for everything below.
@@ -100,11 +74,6 @@ ORDER BY e.id, d.id LIMIT @max;
 
 -- name: DeliveryNextID :one
 SELECT nextval('delivery_id_seq')::bigint;
-
--- name: DeliveryPageEnd :one
--- The last id of a page, or 0 where the page is not full: the end of the ledger.
-SELECT (CASE WHEN count(*) = @page::int THEN max(x.id) ELSE 0 END)::bigint
-FROM (SELECT delivery.id FROM delivery WHERE delivery.id > @after ORDER BY delivery.id LIMIT @page) x;
 
 -- name: DeliveryRelease :many
 -- Lets through to the gate whatever waits for nothing any more: of the subjects of these deliveries (which have just changed), the oldest one

@@ -15,9 +15,6 @@ INSERT INTO lane (name, rate, burst, max_in_flight) VALUES (@name, sqlc.narg('ra
 -- name: LaneList :many
 SELECT * FROM lane WHERE id > @after ORDER BY id LIMIT @max;
 
--- name: LaneListID :many
-SELECT id FROM lane WHERE id > @after ORDER BY id LIMIT @max;
-
 -- name: LaneListIDPromotable :many
 -- Lanes that have something behind the gate, are not held, and whose next token is near: what the sweep looks at.
 SELECT id FROM lane
@@ -44,23 +41,6 @@ SELECT id FROM lane WHERE id IN (
     SELECT d.lane_id FROM delivery d JOIN event e ON e.id = d.event_id
     WHERE e.event_id = @event_id::text AND (sqlc.narg('destination_id')::bigint IS NULL OR d.destination_id = sqlc.narg('destination_id')::bigint)
 ) ORDER BY id FOR NO KEY UPDATE;
-
--- name: LaneRecount :many
--- Compares the counters with the rows they stand for and mends them; returns what was wrong. The caller holds the lanes' locks.
-WITH truth AS (
-    SELECT lane.id,
-        (SELECT count(*) FROM delivery d WHERE d.parked AND d.destination_id IN (SELECT t.id FROM destination t WHERE t.lane_id = lane.id))::int AS parked,
-        (SELECT count(*) FROM attempt a WHERE a.finished_at IS NULL AND a.lane_id = lane.id)::int AS in_flight
-    FROM lane WHERE lane.id = ANY(@ids::bigint[])
-)
-UPDATE lane SET
-    parked = truth.parked,
-    in_flight = CASE WHEN lane.limited THEN truth.in_flight ELSE 0 END,
-    open = CASE WHEN lane.limited THEN greatest(lane.open + truth.in_flight - lane.in_flight, truth.in_flight) ELSE 0 END
-FROM truth
-WHERE lane.id = truth.id
-    AND (lane.parked <> truth.parked OR lane.in_flight <> CASE WHEN lane.limited THEN truth.in_flight ELSE 0 END)
-RETURNING lane.id;
 
 -- name: LaneRamp :exec
 -- After a pause the burst is not at once available: the first request leaves now, the burst builds up from there.
