@@ -130,12 +130,13 @@ func TestReconcile(t *testing.T) {
 			b.publish(t, Event{})
 		}
 		b.receiver.await(t, 2, 10*time.Second)
-		b.exec(t, "UPDATE lane SET in_flight = 1, open = 9, parked = 7 WHERE id = $1", d.LaneID)
-		b.exec(t, `INSERT INTO attempt (delivery_id, no, lane_id, process, started_at, lease_until) VALUES (999999999, 1, $1, 'w', now(), now())`, d.LaneID)
+		b.exec(t, "UPDATE lane SET in_flight = 5, open = 9, parked = 7 WHERE id = $1", d.LaneID)
 		require.Contains(t, b.mendedLane(t, d.LaneID), "in flight")
 		require.Equal(t, 2, b.count(t, "SELECT in_flight FROM lane"))
 		require.Equal(t, b.count(t, "SELECT count(*) FROM delivery WHERE in_window"), b.count(t, "SELECT open FROM lane"))
 		require.Equal(t, b.count(t, "SELECT count(*) FROM delivery WHERE parked"), b.count(t, "SELECT parked FROM lane"))
+		// Requests of a delivery that was deleted by hand.
+		b.exec(t, `INSERT INTO attempt (delivery_id, no, lane_id, process, started_at, lease_until) VALUES (999999999, 1, $1, 'w', now(), now())`, d.LaneID)
 		b.mended(t, MendUndelivered, 999999999)
 		close(free)
 		b.receiver.await(t, 6, 20*time.Second)

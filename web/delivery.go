@@ -39,6 +39,7 @@ type Delivery struct {
 type DeliveryDetail struct {
 	Delivery
 	AttemptLog []Attempt `json:"attempt_log" doc:"Oldest first; the newest 200."`
+	Mends      []Mend    `json:"mends" doc:"What was put right about it, newest first; the newest 20 of the last 30 days."`
 }
 
 // Attempt is one request and what came back.
@@ -110,6 +111,9 @@ func (s *Server) getDelivery(ctx context.Context, id int64) (DeliveryDetail, err
 	}
 	detail := DeliveryDetail{Delivery: deliveryOf(row), AttemptLog: make([]Attempt, len(attempts))}
 	detail.WaitingFor = waitingFor(row, w, int(ahead))
+	if detail.Mends, err = s.deliveryMends(ctx, id); err != nil {
+		return DeliveryDetail{}, err
+	}
 	for i, attempt := range attempts {
 		detail.AttemptLog[len(attempts)-1-i] = attemptOf(attempt)
 	}

@@ -81,8 +81,8 @@ func fromLoopback(r *http.Request) bool {
 
 // ledgerCollector reads the gauges from the database when it is asked.
 type ledgerCollector struct {
-	server                                                *Server
-	attention, oldest, parked, discovery, processes, errs *prometheus.Desc
+	server                                                        *Server
+	attention, oldest, parked, discovery, processes, mended, errs *prometheus.Desc
 }
 
 func newLedgerCollector(s *Server) *ledgerCollector {
@@ -95,12 +95,14 @@ func newLedgerCollector(s *Server) *ledgerCollector {
 			[]string{"destination"}, nil),
 		discovery: prometheus.NewDesc("weir_discovery_last_run_age_seconds", "Time since discovery last finished a run.", nil, nil),
 		processes: prometheus.NewDesc("weir_processes_alive", "Processes that have beaten within 15 s, by role.", []string{"role"}, nil),
-		errs:      prometheus.NewDesc("weir_metrics_database_up", "1 when the database answered all of this, else 0.", nil, nil),
+		mended: prometheus.NewDesc("weir_mended_total", "What was put right between ledger, counters and River's jobs, over all processes.",
+			[]string{"what"}, nil),
+		errs: prometheus.NewDesc("weir_metrics_database_up", "1 when the database answered all of this, else 0.", nil, nil),
 	}
 }
 
 func (l *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{l.attention, l.oldest, l.parked, l.discovery, l.processes, l.errs} {
+	for _, desc := range []*prometheus.Desc{l.attention, l.oldest, l.parked, l.discovery, l.processes, l.mended, l.errs} {
 		out <- desc
 	}
 }
@@ -119,6 +121,14 @@ func (l *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 			l.server.Log.WarnContext(ctx, "read metrics", "error", err)
 			up = 0
 		}
+	}
+	totals, err := l.server.queries.MendTotalList(ctx, l.server.Pool)
+	if err != nil {
+		l.server.Log.WarnContext(ctx, "read metrics", "error", err)
+		up = 0
+	}
+	for _, row := range totals {
+		out <- prometheus.MustNewConstMetric(l.mended, prometheus.CounterValue, float64(row.Total), row.What)
 	}
 	out <- prometheus.MustNewConstMetric(l.errs, prometheus.GaugeValue, up)
 }

@@ -28,6 +28,7 @@ type overviewModel struct {
 	RunLate   bool
 	Interval  time.Duration
 	Recent    []deliveryRow
+	Mended    int32 // in the last 24 hours
 	BaseURL   string
 }
 
@@ -66,6 +67,9 @@ func (s *Server) overviewPage(c echo.Context) error {
 		}
 	}
 	slices.SortStableFunc(m.Attention, func(a, b attention) int { return strings.Compare(a.Tone, b.Tone) }) // bad before warn
+	if m.Mended, err = s.queries.MendCount(ctx, s.Pool, maxCount+1); err != nil {
+		return fmt.Errorf("count mends: %w", err)
+	}
 	if m.Recent, err = s.recentDeliveries(ctx, 0, 8); err != nil {
 		return err
 	}

@@ -72,6 +72,7 @@ func (s *Server) panelRoutes() []route {
 		{post, "/replays/:id/stop", operator, s.replayStop},
 
 		{get, "/discovery", viewer, s.discoveryPage},
+		{get, "/mends", viewer, s.mendListPage},
 
 		{get, "/account", viewer, s.accountPage},
 		{post, "/account/password", viewer, s.accountPassword},
