@@ -134,6 +134,7 @@ func (r *running) listen(ctx context.Context, failed chan<- error) (stop func(),
 		}
 	}()
 	maintaining, stopMaintaining := context.WithCancel(ctx)
+	site.Start(maintaining)
 	maintained := make(chan struct{})
 	go func() {
 		defer close(maintained)

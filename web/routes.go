@@ -74,6 +74,12 @@ func (s *Server) panelRoutes() []route {
 		{get, "/discovery", viewer, s.discoveryPage},
 		{get, "/mends", viewer, s.mendListPage},
 
+		{get, riverPath, administrator, s.riverPage},
+		{get, riverPath + "/*", administrator, s.riverPage},
+		{post, riverPath + "/*", administrator, s.riverPage},
+		{http.MethodPut, riverPath + "/*", administrator, s.riverPage},
+		{http.MethodPatch, riverPath + "/*", administrator, s.riverPage},
+
 		{get, "/account", viewer, s.accountPage},
 		{post, "/account/password", viewer, s.accountPassword},
 		{post, "/account/sessions/:id/revoke", viewer, s.accountSessionRevoke},

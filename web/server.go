@@ -48,6 +48,7 @@ type Server struct {
 	queries  *dbsqlc.Queries
 	echo     *echo.Echo
 	sessions *scs.SessionManager
+	river    *riverUI
 	hashing  chan struct{} // places for password hashes, each of which takes 19 MiB
 	failures *rate.Limiter // of failed sign-ins in the audit log
 
@@ -66,6 +67,10 @@ func New(o Options) (*Server, error) {
 	s := &Server{Options: o, queries: dbsqlc.New(), echo: echo.New(), hashing: make(chan struct{}, 2), failures: rate.NewLimiter(1, 100)}
 	s.sessions = newSessions(o.Pool, s.queries)
 	s.renderErrorPage = s.errorPage
+	var err error
+	if s.river, err = newRiverUI(o.Pool, o.Log); err != nil {
+		return nil, err
+	}
 
 	e := s.echo
 	e.HideBanner, e.HidePort = true, true
