@@ -66,6 +66,32 @@ func TestReconcile(t *testing.T) {
 		require.Len(t, b.receiver.all(), 2)
 	})
 
+	t.Run("a delivery that waits for an earlier version gets a job that waits as well", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		d := b.serial(t, &dbfactory.DestinationOpts{Rate: 1000, State: "paused"})
+		for version := range int64(3) {
+			b.publish(t, Event{ID: fmt.Sprintf("v%d", version), Subject: "s", Version: &version})
+		}
+		second, third := b.delivery(t, "v1", d.ID).ID, b.delivery(t, "v2", d.ID).ID
+		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM delivery WHERE blocked"))
+		_, err := b.engine.client.JobDelete(ctx, b.jobID(t, second))
+		require.NoError(t, err)
+		_, err = b.engine.client.JobCancel(ctx, b.jobID(t, third))
+		require.NoError(t, err)
+		b.mended(t, MendJobDeleted, second)
+		b.mended(t, MendJobCancelled, third)
+		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM delivery d JOIN river_job j ON j.id = d.job_id AND j.state = 'pending' WHERE d.blocked"))
+		require.NoError(t, b.engine.ResumeDestination(ctx, d.ID))
+		b.awaitState(t, "v2", d.ID, StateDelivered)
+		b.settled(t)
+		var order []string
+		for _, a := range b.receiver.all() {
+			order = append(order, a.id)
+		}
+		require.Equal(t, []string{"v0", "v1", "v2"}, order)
+	})
+
 	t.Run("a pending job whose delivery has ended is cancelled", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)

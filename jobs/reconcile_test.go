@@ -55,14 +55,17 @@ func TestReconcileJobs(t *testing.T) {
 		damage func(t *testing.T, b *bundle, client *river.Client[pgx.Tx], delivery, job int64)
 	}{
 		{"cancelled", MendJobCancelled, func(t *testing.T, _ *bundle, client *river.Client[pgx.Tx], _, job int64) {
+			t.Helper()
 			_, err := client.JobCancel(ctx, job)
 			require.NoError(t, err)
 		}},
 		{"deleted", MendJobDeleted, func(t *testing.T, _ *bundle, client *river.Client[pgx.Tx], _, job int64) {
+			t.Helper()
 			_, err := client.JobDelete(ctx, job)
 			require.NoError(t, err)
 		}},
 		{"cancelled and then deleted", MendJobDeleted, func(t *testing.T, b *bundle, client *river.Client[pgx.Tx], _, job int64) {
+			t.Helper()
 			require.NoError(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error { // between two looks
 				if _, err := client.JobCancelTx(ctx, tx, job); err != nil {
 					return err
@@ -72,23 +75,29 @@ func TestReconcileJobs(t *testing.T) {
 			}))
 		}},
 		{"discarded by the rescuer", MendJobDiscarded, func(t *testing.T, b *bundle, _ *river.Client[pgx.Tx], _, job int64) {
+			t.Helper()
 			b.exec(t, finish, job, "discarded")
 		}},
 		{"completed by a stale completion", MendJobCompleted, func(t *testing.T, b *bundle, _ *river.Client[pgx.Tx], _, job int64) {
+			t.Helper()
 			b.exec(t, finish, job, "completed")
 		}},
 		{"swept away with the whole table", MendJobDeleted, func(t *testing.T, b *bundle, _ *river.Client[pgx.Tx], _, _ int64) {
+			t.Helper()
 			b.exec(t, "TRUNCATE river_job")
 		}},
 		{"forgotten by the ledger", MendJobDeleted, func(t *testing.T, b *bundle, _ *river.Client[pgx.Tx], delivery, _ int64) {
+			t.Helper()
 			b.exec(t, "UPDATE delivery SET job_id = NULL WHERE id = $1", delivery)
 		}},
 		{"put to sleep", MendJobAsleep, func(t *testing.T, b *bundle, _ *river.Client[pgx.Tx], delivery, job int64) {
+			t.Helper()
 			// With the delivery in the window: for one behind the gate, pending is right.
 			b.exec(t, "UPDATE delivery SET parked = false, in_window = true WHERE id = $1", delivery)
 			b.exec(t, "UPDATE river_job SET state = 'pending' WHERE id = $1", job)
 		}},
 		{"mistaken for another's", MendJobForeign, func(t *testing.T, b *bundle, client *river.Client[pgx.Tx], delivery, _ int64) {
+			t.Helper()
 			other, err := client.Insert(ctx, DeliverArgs{DeliveryID: delivery + 1, Try: 77}, &river.InsertOpts{ScheduledAt: time.Now().Add(time.Hour)})
 			require.NoError(t, err)
 			b.exec(t, "UPDATE delivery SET job_id = $2, parked = false WHERE id = $1", delivery, other.Job.ID)
