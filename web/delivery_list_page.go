@@ -123,11 +123,11 @@ func (s *Server) deliveryListPage(c echo.Context) error {
 // fillDeliveryList adds what stands around the live part of the page.
 func (s *Server) fillDeliveryList(c echo.Context, m *deliveryListModel, filter deliveryFilter) error {
 	ctx := c.Request().Context()
-	count, err := s.countDeliveries(ctx, filter)
-	if err != nil {
-		return err
-	}
-	if len(m.Rows) > 0 {
+	if len(m.Rows) > 0 && m.SearchedTo == nil { // else the list has taken its time already, and says how far it looked
+		count, err := s.countDeliveries(ctx, filter)
+		if err != nil {
+			return err
+		}
 		m.Count = count.words()
 	}
 	names, err := s.queries.OverviewListDestinationName(ctx, s.Pool, 500)
