@@ -90,6 +90,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"reconcile", 1, s.mender.reconcile},
 		{"count lanes", 5, s.mender.countLanes},
 		{"finish deletions", 30, s.finishDeletions},
+		{"learn", 10, s.learn},
 		{"recover idle lanes", 30, s.recoverIdle},
 		{"prune tally", 60, s.pruneTally},
 		{"prune", 600, s.prune},
@@ -298,14 +299,22 @@ func (s *sweeper) prune(ctx context.Context) error {
 	return s.queries.ProcessDeleteBefore(ctx, s.pool)
 }
 
-// pruneTally drops statistics that have had their time, a page at a time.
+// pruneTally drops statistics, samples and changes of lanes that have had their time, a page at a time.
 func (s *sweeper) pruneTally(ctx context.Context) error {
 	for {
 		n, err := s.queries.TallyDeleteOld(ctx, s.pool, 5000)
-		if err != nil || n < 5000 {
+		if err != nil {
 			return err
 		}
+		if n < 5000 {
+			break
+		}
 	}
+	if err := s.queries.LaneSampleDeleteBefore(ctx, s.pool); err != nil {
+		return err
+	}
+	_, err := s.queries.LaneChangeDeleteOld(ctx, s.pool, 5000)
+	return err
 }
 
 // recoverIdle takes the mark from slow lanes to which nothing was sent for a while.

@@ -434,10 +434,10 @@ func (q *Queries) LaneSetSerial(ctx context.Context, db DBTX, id int64) (bool, e
 
 const LaneUpdatePolicy = `-- name: LaneUpdatePolicy :one
 UPDATE lane SET
-    name = coalesce($1, name), rate = $2, burst = $3, max_in_flight = $4, updated_at = now(),
-    -- Debt under the old rate is forgotten: from one a minute to ten a second takes effect now, not after the old period.
-    tat_us = least(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)
-WHERE id = $5 RETURNING id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size
+    name = coalesce($1, name), rate = $2, burst = $3, max_in_flight = $4, learning = $5,
+    -- What was learned was learned below the old ceiling.
+    learned_rate = CASE WHEN rate IS NOT DISTINCT FROM $2 AND learning = $5 THEN learned_rate END, updated_at = now()
+WHERE id = $6 RETURNING id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size
 `
 
 type LaneUpdatePolicyParams struct {
@@ -445,6 +445,7 @@ type LaneUpdatePolicyParams struct {
 	Rate        *float64
 	Burst       int32
 	MaxInFlight *int32
+	Learning    string
 	ID          int64
 }
 
@@ -454,6 +455,7 @@ func (q *Queries) LaneUpdatePolicy(ctx context.Context, db DBTX, arg LaneUpdateP
 		arg.Rate,
 		arg.Burst,
 		arg.MaxInFlight,
+		arg.Learning,
 		arg.ID,
 	)
 	var i Lane

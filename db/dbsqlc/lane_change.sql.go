@@ -9,6 +9,21 @@ import (
 	"context"
 )
 
+const LaneChangeDeleteOld = `-- name: LaneChangeDeleteOld :execrows
+DELETE FROM lane_change WHERE id = ANY(ARRAY(
+    SELECT o.id FROM (SELECT c.id, c.at FROM lane_change c ORDER BY c.id LIMIT $1) o WHERE o.at < statement_timestamp() - interval '30 days'
+))
+`
+
+// After 30 days; ids rise with time, so the oldest page is enough to look at.
+func (q *Queries) LaneChangeDeleteOld(ctx context.Context, db DBTX, max int32) (int64, error) {
+	result, err := db.Exec(ctx, LaneChangeDeleteOld, max)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const LaneChangeInsert = `-- name: LaneChangeInsert :exec
 INSERT INTO lane_change (lane_id, kind, rate_before, rate_after, actor, reason)
 VALUES ($1, $2, $3, $4, $5, $6)
@@ -75,6 +90,47 @@ func (q *Queries) LaneChangeList(ctx context.Context, db DBTX, arg LaneChangeLis
 	return items, nil
 }
 
+const LaneGetSuggestion = `-- name: LaneGetSuggestion :one
+SELECT c.id, c.lane_id, c.at, c.kind, c.rate_before, c.rate_after, c.actor, c.reason FROM lane_change c
+WHERE c.lane_id = $1 AND c.kind = 'suggested' AND c.at > statement_timestamp() - interval '1 hour'
+    AND NOT EXISTS (SELECT 1 FROM lane_change n WHERE n.lane_id = c.lane_id AND n.id > c.id AND n.kind IN ('learned', 'policy'))
+ORDER BY c.id DESC LIMIT 1
+`
+
+// What is suggested and not yet decided about: the newest one since the last change, of the last hour.
+func (q *Queries) LaneGetSuggestion(ctx context.Context, db DBTX, laneID int64) (LaneChange, error) {
+	row := db.QueryRow(ctx, LaneGetSuggestion, laneID)
+	var i LaneChange
+	err := row.Scan(
+		&i.ID,
+		&i.LaneID,
+		&i.At,
+		&i.Kind,
+		&i.RateBefore,
+		&i.RateAfter,
+		&i.Actor,
+		&i.Reason,
+	)
+	return i, err
+}
+
+const LaneLatencySet = `-- name: LaneLatencySet :exec
+INSERT INTO lane_latency (lane_id, baseline_us, windows)
+SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::int[])
+ON CONFLICT (lane_id) DO UPDATE SET baseline_us = excluded.baseline_us, windows = excluded.windows
+`
+
+type LaneLatencySetParams struct {
+	LaneIds     []int64
+	BaselinesUs []int64
+	Windows     []int32
+}
+
+func (q *Queries) LaneLatencySet(ctx context.Context, db DBTX, arg LaneLatencySetParams) error {
+	_, err := db.Exec(ctx, LaneLatencySet, arg.LaneIds, arg.BaselinesUs, arg.Windows)
+	return err
+}
+
 const LaneListIDSlow = `-- name: LaneListIDSlow :many
 SELECT id FROM lane WHERE slow_since IS NOT NULL ORDER BY id LIMIT 10000
 `
@@ -92,6 +148,99 @@ func (q *Queries) LaneListIDSlow(ctx context.Context, db DBTX) ([]int64, error) 
 			return nil, err
 		}
 		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LaneListLearning = `-- name: LaneListLearning :many
+SELECT l.id, l.rate::double precision AS rate, l.learned_rate, l.learning, l.burst, l.parked, (l.slow_since IS NOT NULL)::bool AS slow,
+    l.window_s::double precision AS window_s, extract(epoch FROM statement_timestamp() - l.changed_at)::double precision AS unchanged_s,
+    greatest(0, extract(epoch FROM statement_timestamp() - f.at))::double precision AS seen_s,
+    s.requests, s.answers, s.rate_limited, s.failed, s.took_us,
+    coalesce(latency.baseline_us, 0)::bigint AS baseline_us, coalesce(latency.windows, 0)::int AS windows,
+    EXISTS (SELECT 1 FROM lane_change c WHERE c.lane_id = l.id AND c.kind = 'suggested' AND c.at > l.changed_at
+        AND c.at > statement_timestamp() - interval '10 minutes' AND c.rate_after < c.rate_before)::bool AS suggested_less,
+    EXISTS (SELECT 1 FROM lane_change c WHERE c.lane_id = l.id AND c.kind = 'suggested' AND c.at > l.changed_at
+        AND c.at > statement_timestamp() - interval '10 minutes' AND c.rate_after > c.rate_before)::bool AS suggested_more
+FROM (
+    SELECT lane.id, lane.rate, lane.learned_rate, lane.learning, lane.burst, lane.parked, lane.slow_since, greatest(30, least(3600, 10 / least(lane.rate, lane.learned_rate))) AS window_s,
+        coalesce((SELECT c.at FROM lane_change c WHERE c.lane_id = lane.id AND c.kind IN ('learned', 'policy') ORDER BY c.id DESC LIMIT 1), lane.created_at) AS changed_at
+    FROM lane WHERE lane.learning <> 'off' AND lane.rate IS NOT NULL AND lane.id > $1 ORDER BY lane.id LIMIT $2
+) l
+CROSS JOIN LATERAL (
+    SELECT date_bin('10 seconds', greatest(l.changed_at + interval '5 seconds', statement_timestamp() - l.window_s * interval '1 second')
+        + interval '9999999 microseconds', 'epoch') AS at
+) f
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(x.requests), 0)::bigint AS requests, coalesce(sum(x.answers), 0)::bigint AS answers,
+        coalesce(sum(x.rate_limited), 0)::bigint AS rate_limited, coalesce(sum(x.failed), 0)::bigint AS failed, coalesce(sum(x.took_us), 0)::bigint AS took_us
+    FROM lane_sample x WHERE x.lane_id = l.id AND x.at >= f.at
+) s
+LEFT JOIN lane_latency latency ON latency.lane_id = l.id
+ORDER BY l.id
+`
+
+type LaneListLearningRow struct {
+	ID            int64
+	Rate          float64
+	LearnedRate   *float64
+	Learning      string
+	Burst         int32
+	Parked        int32
+	Slow          bool
+	WindowS       float64
+	UnchangedS    float64
+	SeenS         float64
+	Requests      int64
+	Answers       int64
+	RateLimited   int64
+	Failed        int64
+	TookUs        int64
+	BaselineUs    int64
+	Windows       int32
+	SuggestedLess bool
+	SuggestedMore bool
+}
+
+// The lanes that learn, a page by id, with what their receivers answered lately: in a window of 30 seconds, or of ten requests at the lane's
+// pace where that is longer (an hour at most), and nothing from before the last change, whose answers were to another pace. Samples are
+// of ten seconds and written up to five seconds late, so a window begins at the first slot that is wholly inside.
+func (q *Queries) LaneListLearning(ctx context.Context, db DBTX, after int64, max int32) ([]LaneListLearningRow, error) {
+	rows, err := db.Query(ctx, LaneListLearning, after, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LaneListLearningRow{}
+	for rows.Next() {
+		var i LaneListLearningRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Rate,
+			&i.LearnedRate,
+			&i.Learning,
+			&i.Burst,
+			&i.Parked,
+			&i.Slow,
+			&i.WindowS,
+			&i.UnchangedS,
+			&i.SeenS,
+			&i.Requests,
+			&i.Answers,
+			&i.RateLimited,
+			&i.Failed,
+			&i.TookUs,
+			&i.BaselineUs,
+			&i.Windows,
+			&i.SuggestedLess,
+			&i.SuggestedMore,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -207,4 +356,62 @@ func (q *Queries) LaneMarkSlow(ctx context.Context, db DBTX, ids []int64, reason
 		return nil, err
 	}
 	return items, nil
+}
+
+const LaneRescale = `-- name: LaneRescale :exec
+UPDATE lane SET tat_us = CASE
+        WHEN lane.held_us > b.now_us THEN lane.held_us + lane.tau_us
+        ELSE b.now_us + greatest(0, lane.tau_us - ((b.tau_us - greatest(0, lane.tat_us - b.now_us)) * (lane.period_us::double precision / b.period_us))::bigint) END
+FROM (
+    SELECT $2::bigint AS tau_us, $3::bigint AS period_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us
+) b
+WHERE lane.id = $1::bigint AND lane.period_us > 0 AND b.period_us > 0
+`
+
+type LaneRescaleParams struct {
+	ID             int64
+	TauBeforeUs    int64
+	PeriodBeforeUs int64
+}
+
+// After a change of pace, under the lock that was held since before it: what a lane had left of its allowance, in requests, it has now, no more
+// and no less, so a change grants nobody a burst. A debt of a minute at one a minute is a tenth of a second at ten a second. A hold stays.
+func (q *Queries) LaneRescale(ctx context.Context, db DBTX, arg LaneRescaleParams) error {
+	_, err := db.Exec(ctx, LaneRescale, arg.ID, arg.TauBeforeUs, arg.PeriodBeforeUs)
+	return err
+}
+
+const LaneSetLearnedRate = `-- name: LaneSetLearnedRate :one
+UPDATE lane SET learned_rate = nullif($1::double precision, lane.rate) WHERE id = $2 AND learning <> 'off' RETURNING id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size
+`
+
+// The caller holds the lane's lock. NULL: the operator's rate.
+func (q *Queries) LaneSetLearnedRate(ctx context.Context, db DBTX, learnedRate float64, iD int64) (Lane, error) {
+	row := db.QueryRow(ctx, LaneSetLearnedRate, learnedRate, iD)
+	var i Lane
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Rate,
+		&i.Burst,
+		&i.MaxInFlight,
+		&i.TatUs,
+		&i.HeldUs,
+		&i.HeldReason,
+		&i.InFlight,
+		&i.Open,
+		&i.Parked,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Serial,
+		&i.Learning,
+		&i.LearnedRate,
+		&i.SlowSince,
+		&i.Limited,
+		&i.MarginUs,
+		&i.PeriodUs,
+		&i.TauUs,
+		&i.WindowSize,
+	)
+	return i, err
 }

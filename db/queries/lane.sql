@@ -135,7 +135,7 @@ WHERE lane.id = @id RETURNING lane.limited;
 
 -- name: LaneUpdatePolicy :one
 UPDATE lane SET
-    name = coalesce(sqlc.narg('name'), name), rate = sqlc.narg('rate'), burst = @burst, max_in_flight = sqlc.narg('max_in_flight'), updated_at = now(),
-    -- Debt under the old rate is forgotten: from one a minute to ten a second takes effect now, not after the old period.
-    tat_us = least(tat_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint)
+    name = coalesce(sqlc.narg('name'), name), rate = sqlc.narg('rate'), burst = @burst, max_in_flight = sqlc.narg('max_in_flight'), learning = @learning,
+    -- What was learned was learned below the old ceiling.
+    learned_rate = CASE WHEN rate IS NOT DISTINCT FROM sqlc.narg('rate') AND learning = @learning THEN learned_rate END, updated_at = now()
 WHERE id = @id RETURNING *;
