@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,7 +80,7 @@ func (s *sweeper) learnOne(ctx context.Context, row dbsqlc.LaneListLearningRow) 
 		return nil
 	}
 	change := dbsqlc.LaneChangeInsertParams{
-		LaneID: row.ID, Kind: "learned", RateBefore: &pace, RateAfter: &rate, Reason: fmt.Sprintf("%s: %s → %s", why, spellRate(pace), spellRate(rate)),
+		LaneID: row.ID, Kind: "learned", RateBefore: &pace, RateAfter: &rate, Reason: fmt.Sprintf("%s: %s → %s", why, SpellRate(pace), SpellRate(rate)),
 	}
 	if rate == row.Rate {
 		change.Reason += ", the rate that was set"
@@ -129,6 +130,37 @@ func setLearnedRate(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, lan
 		return fmt.Errorf("record change: %w", err)
 	}
 	return nil
+}
+
+// RecordLanePolicy records that somebody changed a lane's rate or its learning, under the lane's lock; where neither changed it does nothing.
+func RecordLanePolicy(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, before, after dbsqlc.Lane, actor string) error {
+	var said []string
+	if !samePace(before.Rate, after.Rate) {
+		said = append(said, fmt.Sprintf("rate %s → %s", spellLimit(before.Rate), spellLimit(after.Rate)))
+	}
+	if before.Learning != after.Learning {
+		said = append(said, fmt.Sprintf("learning %s → %s", before.Learning, after.Learning))
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	if before.LearnedRate != nil && after.LearnedRate == nil {
+		said = append(said, fmt.Sprintf("the learned rate of %s is forgotten", SpellRate(*before.LearnedRate)))
+	}
+	err := queries.LaneChangeInsert(ctx, tx, dbsqlc.LaneChangeInsertParams{
+		LaneID: after.ID, Kind: "policy", RateBefore: before.Rate, RateAfter: after.Rate, Actor: actor, Reason: strings.Join(said, ", "),
+	})
+	if err != nil {
+		return fmt.Errorf("record change: %w", err)
+	}
+	return nil
+}
+
+func spellLimit(rate *float64) string {
+	if rate == nil {
+		return "not limited"
+	}
+	return SpellRate(*rate)
 }
 
 // RescaleLane is called after a lane's rate or burst was changed, under the lock taken before it, with the lane as it was: what is left of
@@ -183,8 +215,8 @@ func round(rate float64) float64 {
 	return math.Round(rate*scale) / scale
 }
 
-// spellRate writes a rate in the unit in which it is a number that one can think of.
-func spellRate(rate float64) string {
+// SpellRate writes a rate in the unit in which it is a number that one can think of.
+func SpellRate(rate float64) string {
 	number := func(f float64) string { return strconv.FormatFloat(round(f), 'f', -1, 64) }
 	switch {
 	case rate >= 0.5:
@@ -198,7 +230,7 @@ func spellRate(rate float64) string {
 
 // AdoptRate gives a lane the pace that was suggested for it last, within the hour and since its last change: the lane's own rate stays as it is,
 // the ceiling. Without such a suggestion it is a *ConflictError; an unknown lane is a *NotFoundError.
-func (e *Engine) AdoptRate(ctx context.Context, laneID int64, actor string) error {
+func (e *Engine) AdoptRate(ctx context.Context, laneID int64, actor string, also ...Also) error {
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		if err := e.queries.LaneLock(ctx, tx, []int64{laneID}); err != nil {
 			return fmt.Errorf("lock lane: %w", err)
@@ -220,8 +252,12 @@ func (e *Engine) AdoptRate(ctx context.Context, laneID int64, actor string) erro
 		if lane.Learning == "off" {
 			return &ConflictError{"adopt rate", "this lane does not learn: set learning to suggest or on, or change its rate"}
 		}
-		return setLearnedRate(ctx, tx, e.queries, lane, dbsqlc.LaneChangeInsertParams{
+		err = setLearnedRate(ctx, tx, e.queries, lane, dbsqlc.LaneChangeInsertParams{
 			LaneID: laneID, Kind: "learned", RateBefore: suggested.RateBefore, RateAfter: suggested.RateAfter, Actor: actor, Reason: "adopted: " + suggested.Reason,
 		})
+		if err != nil {
+			return err
+		}
+		return do(ctx, tx, also)
 	})
 }

@@ -162,7 +162,7 @@ func TestUsualLatency(t *testing.T) {
 func TestSpellRate(t *testing.T) {
 	t.Parallel()
 	for rate, want := range map[float64]string{10: "10/s", 0.7: "0.7/s", 1234.5: "1230/s", 0.25: "15/min", 1.0 / 60: "1/min", 1.0 / 3600: "1/h", 0.001: "3.6/h"} {
-		require.Equal(t, want, spellRate(rate))
+		require.Equal(t, want, SpellRate(rate))
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *Server) destinationFacts(ctx context.Context, tx dbsqlc.DBTX, id int64)
 }
 
 func laneFacts(l Lane) facts {
-	f := facts{"name": l.Name, "rate": "not limited", "burst": l.Burst, "max_in_flight": "not limited"}
+	f := facts{"name": l.Name, "rate": "not limited", "burst": l.Burst, "max_in_flight": "not limited", "learning": l.Learning}
 	if l.Rate != nil {
 		f["rate"] = *l.Rate
 	}

@@ -22,6 +22,7 @@ import (
 type destinationForm struct {
 	Name, URL, Tenant      string
 	Rate, Burst, MaxFlight string
+	Learning               string
 	Subscriptions          string // one pattern per line
 	Timeout, TTL           string
 	Ordering               string
@@ -40,7 +41,7 @@ func newDestinationForm() destinationForm {
 		schedule = append(schedule, formatDuration(wait))
 	}
 	return destinationForm{
-		Rate: "10", Burst: "10", MaxFlight: "4", Subscriptions: "*", Timeout: formatDuration(defaultTimeout), TTL: formatDuration(defaultTTL), Ordering: defaultOrdering,
+		Rate: "10", Burst: "10", MaxFlight: "4", Learning: learningOff, Subscriptions: "*", Timeout: formatDuration(defaultTimeout), TTL: formatDuration(defaultTTL), Ordering: defaultOrdering,
 		Schedule: strings.Join(schedule, " "), Jitter: "20",
 	}
 }
@@ -54,7 +55,7 @@ func readDestinationForm(c echo.Context) (destinationForm, error) {
 	line := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	lines := func(name string) string { return strings.ReplaceAll(v.Get(name), "\r\n", "\n") }
 	return destinationForm{
-		Name: v.Get("name"), URL: line("url"), Tenant: line("tenant"), Rate: line("rate"), Burst: line("burst"), MaxFlight: line("max_in_flight"),
+		Name: v.Get("name"), URL: line("url"), Tenant: line("tenant"), Rate: line("rate"), Burst: line("burst"), MaxFlight: line("max_in_flight"), Learning: cmp.Or(line("learning"), learningOff),
 		Subscriptions: lines("subscriptions"), Timeout: line("timeout"), TTL: line("ttl"), Ordering: cmp.Or(line("ordering"), defaultOrdering), Schedule: line("schedule"), Jitter: line("jitter"),
 		Responses: lines("responses"), Headers: lines("headers"), Secret: line("secret"), Kept: v["keep"], shownSubscriptions: lines("shown_subscriptions"),
 	}, nil
@@ -91,7 +92,7 @@ func (f destinationForm) budget(in *DestinationInput) error {
 	if err != nil {
 		return invalid("lane.burst", "want a whole number such as 10")
 	}
-	in.Lane.Burst = &burst
+	in.Lane.Burst, in.Lane.Learning = &burst, &f.Learning
 	if f.MaxFlight != "" {
 		most, err := strconv.ParseInt(f.MaxFlight, 10, 64)
 		if err != nil {
@@ -201,7 +202,7 @@ func filled(text string) []numbered {
 // formFields maps the field of an *jobs.InvalidError onto the form's, with its label.
 var formFields = map[string]struct{ id, label string }{
 	"name": {"name", "Name"}, "url": {"url", "URL"}, "tenant": {"tenant", "Tenant"}, "lane.rate": {"rate", "Rate"}, "lane.burst": {"burst", "Burst"},
-	"lane.max_in_flight": {"max_in_flight", "In flight at most"}, "subscriptions": {"subscriptions", "Subscriptions"}, "timeout": {"timeout", "Timeout"}, "ordering": {"ordering", "Versions"},
+	"lane.max_in_flight": {"max_in_flight", "In flight at most"}, "lane.learning": {"learning", "Learning"}, "subscriptions": {"subscriptions", "Subscriptions"}, "timeout": {"timeout", "Timeout"}, "ordering": {"ordering", "Versions"},
 	"ttl": {"ttl", "Time to live"}, "retry.schedule": {"schedule", "Retry schedule"}, "retry.jitter": {"jitter", "Jitter"},
 	"responses": {"responses", "Responses"}, "headers": {"headers", "Custom headers"}, "secret": {"secret", "Signing secret"},
 }

@@ -61,6 +61,7 @@ type destinationModel struct {
 	Live       destinationRow
 	Attention  *attention
 	Deliveries []deliveryRow
+	Pace       paceModel
 	Overlap    string
 	History    []auditLineView // only for administrators, like the audit log
 }
@@ -83,6 +84,9 @@ func (s *Server) destinationPage(c echo.Context) error {
 	m.Live = rows[0]
 	if a, ok := attentionOf(m.Live, m.Now); ok {
 		m.Attention = &a
+	}
+	if m.Pace, err = s.paceOf(ctx, d); err != nil {
+		return err
 	}
 	if m.Deliveries, err = s.recentDeliveries(ctx, d.RowID, 15); err != nil {
 		return err
@@ -231,10 +235,10 @@ func (s *Server) formCreate(ctx context.Context, in DestinationInput) (Destinati
 	return s.createDestination(ctx, in)
 }
 
-// formUpdate changes what differs from what is stored. A budget that is typed again unchanged is left alone: changing one forgives what
-// the lane has spent.
+// formUpdate changes what differs from what is stored. A budget that is typed again unchanged is left alone.
 func (s *Server) formUpdate(ctx context.Context, d Destination, in DestinationInput) error {
-	if in.Lane != nil && same(in.Lane.Rate.Value, d.Lane.Rate) && same(in.Lane.MaxInFlight.Value, d.Lane.MaxInFlight) && same(in.Lane.Burst, &d.Lane.Burst) {
+	if in.Lane != nil && same(in.Lane.Rate.Value, d.Lane.Rate) && same(in.Lane.MaxInFlight.Value, d.Lane.MaxInFlight) && same(in.Lane.Burst, &d.Lane.Burst) &&
+		same(in.Lane.Learning, &d.Lane.Learning) {
 		in.Lane = nil
 	}
 	_, err := s.updateDestination(ctx, d.RowID, in)
@@ -246,7 +250,7 @@ func same[T comparable](a, b *T) bool { return (a == nil) == (b == nil) && (a ==
 // formOf is what the form shows of a stored destination.
 func formOf(d Destination) destinationForm {
 	f := destinationForm{
-		Name: d.Name, URL: d.URL, Tenant: text(d.Tenant), Burst: strconv.FormatInt(d.Lane.Burst, 10), Timeout: d.Timeout, TTL: d.TTL, Ordering: d.Ordering,
+		Name: d.Name, URL: d.URL, Tenant: text(d.Tenant), Burst: strconv.FormatInt(d.Lane.Burst, 10), Learning: d.Lane.Learning, Timeout: d.Timeout, TTL: d.TTL, Ordering: d.Ordering,
 		Schedule: strings.Join(d.Retry.Schedule, " "), Jitter: number(math.Round(d.Retry.Jitter*1e6) / 1e4),
 	}
 	if d.Lane.Rate != nil {

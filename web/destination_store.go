@@ -97,7 +97,7 @@ func newLane(in *LaneInput) (id int64, budget laneBudget, err error) {
 		return 0, defaultBudget(), nil
 	}
 	if in.ID != nil {
-		if in.Name != nil || in.Rate.Set || in.Burst != nil || in.MaxInFlight.Set {
+		if in.Name != nil || in.Rate.Set || in.Burst != nil || in.MaxInFlight.Set || in.Learning != nil {
 			return 0, laneBudget{}, invalid("lane.id", "joins a lane as it is; its budget is changed at /lanes/{id}")
 		}
 		id, err = parseIDField(idLane, "lane.id", *in.ID)
@@ -119,7 +119,7 @@ func (s *Server) insertLane(ctx context.Context, tx pgx.Tx, id int64, b laneBudg
 	if b.name != nil {
 		name = *b.name
 	}
-	lane, err := s.queries.LaneInsert(ctx, tx, dbsqlc.LaneInsertParams{Name: name, Rate: b.rate, Burst: int32(b.burst), MaxInFlight: int32Of(b.maxInFlight)})
+	lane, err := s.queries.LaneInsert(ctx, tx, dbsqlc.LaneInsertParams{Name: name, Rate: b.rate, Burst: int32(b.burst), MaxInFlight: int32Of(b.maxInFlight), Learning: b.learning})
 	if err != nil {
 		return 0, fmt.Errorf("insert lane: %w", err)
 	}

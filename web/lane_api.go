@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ type Lane struct {
 	Waiting     int        `json:"waiting" doc:"Deliveries that wait for their turn."`
 	HeldUntil   *time.Time `json:"held_until" doc:"Nothing leaves before this: the receiver asked for it."`
 	HeldReason  string     `json:"held_reason"`
+	Learning    string     `json:"learning" enum:"off,suggest,on" doc:"What the receiver's answers do to the pace: nothing, a suggestion, or a change below the rate."`
+	LearnedRate *float64   `json:"learned_rate" doc:"The pace learned or adopted; null: the rate."`
+	Effective   *float64   `json:"effective_rate" doc:"Requests per second that may leave now: the lower of rate and learned_rate. null: not limited."`
+	SlowSince   *time.Time `json:"slow_since" doc:"Its receiver has been slow since; its deliveries are worked apart, so that they hold up no others. null: it is not."`
 	Warnings    []string   `json:"warnings"`
 
 	RowID int64 `json:"-"`
@@ -35,6 +40,7 @@ func laneOf(row dbsqlc.Lane) Lane {
 	lane := Lane{
 		ID: formatID(idLane, row.ID), RowID: row.ID, Name: row.Name, Rate: b.rate, Burst: b.burst, MaxInFlight: b.maxInFlight, InFlight: int(row.InFlight),
 		Waiting: int(row.Parked + max(0, row.Open-row.InFlight)), Warnings: budgetWarnings(b.rate, b.burst),
+		Learning: row.Learning, LearnedRate: row.LearnedRate, Effective: cmp.Or(row.LearnedRate, row.Rate), SlowSince: row.SlowSince,
 	}
 	if until := time.UnixMicro(row.HeldUs).UTC(); until.After(time.Now()) {
 		lane.HeldUntil, lane.HeldReason = &until, row.HeldReason
@@ -45,6 +51,8 @@ func laneOf(row dbsqlc.Lane) Lane {
 func (s *Server) mountLanes(api huma.API) {
 	register(s, api, operation(http.MethodGet, "/lanes", "list-lanes", ScopeRead, "List lanes"), s.apiListLanes)
 	register(s, api, operation(http.MethodGet, "/lanes/{id}", "get-lane", ScopeRead, "Get a lane"), s.apiGetLane)
+	register(s, api, operation(http.MethodGet, "/lanes/{id}/changes", "list-lane-changes", ScopeRead, "List what changed a lane's pace, newest first"), s.apiListLaneChanges)
+	register(s, api, operation(http.MethodPost, "/lanes/{id}/adopt", "adopt-lane-rate", ScopeAdmin, "Adopt the pace that was suggested last"), s.apiAdoptLane)
 	registerBody[LaneInput](s, api, operation(http.MethodPatch, "/lanes/{id}", "update-lane", ScopeAdmin, "Change a lane's budget"), s.apiUpdateLane)
 }
 
@@ -116,7 +124,8 @@ func (s *Server) apiUpdateLane(ctx context.Context, in *laneUpdateInput) (*laneO
 	return &laneOutput{laneOf(row)}, nil
 }
 
-// updateLane changes what was given of a budget. What waits goes at the new pace at once, in the same order.
+// updateLane changes what was given of a budget. What waits goes at the new pace at once, in the same order; what is left of the allowance
+// stays the same. A change of the rate or of learning forgets what was learned.
 func (s *Server) updateLane(ctx context.Context, tx pgx.Tx, id int64, prefix string, in LaneInput) (dbsqlc.Lane, error) {
 	if err := s.queries.LaneLock(ctx, tx, []int64{id}); err != nil {
 		return dbsqlc.Lane{}, fmt.Errorf("lock lane: %w", err)
@@ -130,7 +139,7 @@ func (s *Server) updateLane(ctx context.Context, tx pgx.Tx, id int64, prefix str
 		return dbsqlc.Lane{}, err
 	}
 	row, err := s.queries.LaneUpdatePolicy(ctx, tx, dbsqlc.LaneUpdatePolicyParams{
-		ID: id, Name: b.name, Rate: b.rate, Burst: int32(b.burst), MaxInFlight: int32Of(b.maxInFlight),
+		ID: id, Name: b.name, Rate: b.rate, Burst: int32(b.burst), MaxInFlight: int32Of(b.maxInFlight), Learning: b.learning,
 	})
 	if err != nil {
 		return dbsqlc.Lane{}, fmt.Errorf("update lane: %w", err)
@@ -140,6 +149,14 @@ func (s *Server) updateLane(ctx context.Context, tx pgx.Tx, id int64, prefix str
 		if _, err := jobs.RecountLanes(ctx, tx, s.queries, []int64{id}); err != nil {
 			return dbsqlc.Lane{}, fmt.Errorf("recount lane: %w", err)
 		}
+	}
+	if before.PeriodUs != row.PeriodUs || before.TauUs != row.TauUs {
+		if err := jobs.RescaleLane(ctx, tx, s.queries, before); err != nil {
+			return dbsqlc.Lane{}, err
+		}
+	}
+	if err := jobs.RecordLanePolicy(ctx, tx, s.queries, before, row, whoOf(ctx).name); err != nil {
+		return dbsqlc.Lane{}, err
 	}
 	was, is := laneFacts(laneOf(before)), laneFacts(laneOf(row))
 	if !sameFacts(was, is) {

@@ -15,6 +15,7 @@ type LaneInput struct {
 	Rate        Optional[float64] `json:"rate,omitempty" doc:"Requests per second, 10 if left out; null: not limited."`
 	Burst       *int64            `json:"burst,omitempty" doc:"10 if left out."`
 	MaxInFlight Optional[int64]   `json:"max_in_flight,omitempty" doc:"Requests under way at once, 4 if left out; null: not limited."`
+	Learning    *string           `json:"learning,omitempty" enum:"off,suggest,on" doc:"Whether 429s, latency and clean answers change the pace below the rate (on), are only recorded as suggestions (suggest), or neither; off if left out."`
 }
 
 // laneBudget is a whole, checked budget.
@@ -23,15 +24,16 @@ type laneBudget struct {
 	rate        *float64
 	burst       int64
 	maxInFlight *int64
+	learning    string
 }
 
 func defaultBudget() laneBudget {
 	rate, inFlight := defaultRate, int64(defaultMaxInFlight)
-	return laneBudget{rate: &rate, burst: defaultBurst, maxInFlight: &inFlight}
+	return laneBudget{rate: &rate, burst: defaultBurst, maxInFlight: &inFlight, learning: learningOff}
 }
 
 func budgetOf(lane dbsqlc.Lane) laneBudget {
-	b := laneBudget{rate: lane.Rate, burst: int64(lane.Burst)}
+	b := laneBudget{rate: lane.Rate, burst: int64(lane.Burst), learning: lane.Learning}
 	if lane.MaxInFlight != nil {
 		b.maxInFlight = orNil(int64(*lane.MaxInFlight))
 	}
@@ -74,7 +76,30 @@ func setBudget(prefix string, in LaneInput, base laneBudget) (laneBudget, error)
 			return laneBudget{}, invalid(prefix+"max_in_flight", "want 1 to 10000, or null for not limited")
 		}
 	}
-	return b, nil
+	return setLearning(prefix, in, b)
+}
+
+// How a lane follows what its receiver says.
+const (
+	learningOff     = "off"
+	learningSuggest = "suggest"
+	learningOn      = "on"
+)
+
+func setLearning(prefix string, in LaneInput, b laneBudget) (laneBudget, error) {
+	if in.Learning != nil {
+		b.learning = *in.Learning
+	}
+	switch {
+	case b.learning != learningOff && b.learning != learningSuggest && b.learning != learningOn:
+		return laneBudget{}, invalid(prefix+"learning", "want off, suggest or on")
+	case b.learning == learningOff || b.rate != nil:
+		return b, nil
+	case in.Learning != nil:
+		return laneBudget{}, invalid(prefix+"learning", "needs a rate: it is the most that a learned rate can be")
+	default:
+		return laneBudget{}, invalid(prefix+"rate", "cannot be null while the lane learns: set learning to off, too")
+	}
 }
 
 // budgetWarnings says what a burst that is too small for the margin costs. It is no error: some receivers allow no burst.

@@ -38,6 +38,7 @@ func (s *Server) panelRoutes() []route {
 		{get, "/destinations/:id/edit", administrator, s.destinationEditPage},
 		{post, "/destinations/:id/pause", operator, s.destinationPause},
 		{post, "/destinations/:id/resume", operator, s.destinationResume},
+		{post, "/destinations/:id/adopt", administrator, s.destinationAdopt},
 		{post, "/destinations/:id/delete", administrator, s.destinationDelete},
 		{post, "/destinations/:id/rotate", administrator, s.destinationRotate},
 		{post, "/destinations/:id/test", operator, s.destinationTest},

@@ -64,7 +64,7 @@ func (q *Queries) LaneGetByID(ctx context.Context, db DBTX, id int64) (Lane, err
 }
 
 const LaneInsert = `-- name: LaneInsert :one
-INSERT INTO lane (name, rate, burst, max_in_flight) VALUES ($1, $2, $3, $4) RETURNING id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size
+INSERT INTO lane (name, rate, burst, max_in_flight, learning) VALUES ($1, $2, $3, $4, $5) RETURNING id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size
 `
 
 type LaneInsertParams struct {
@@ -72,6 +72,7 @@ type LaneInsertParams struct {
 	Rate        *float64
 	Burst       int32
 	MaxInFlight *int32
+	Learning    string
 }
 
 func (q *Queries) LaneInsert(ctx context.Context, db DBTX, arg LaneInsertParams) (Lane, error) {
@@ -80,6 +81,7 @@ func (q *Queries) LaneInsert(ctx context.Context, db DBTX, arg LaneInsertParams)
 		arg.Rate,
 		arg.Burst,
 		arg.MaxInFlight,
+		arg.Learning,
 	)
 	var i Lane
 	err := row.Scan(

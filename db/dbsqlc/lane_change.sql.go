@@ -360,12 +360,13 @@ func (q *Queries) LaneMarkSlow(ctx context.Context, db DBTX, ids []int64, reason
 
 const LaneRescale = `-- name: LaneRescale :exec
 UPDATE lane SET tat_us = CASE
+        WHEN b.period_us = 0 THEN least(lane.tat_us, b.now_us) -- it had no rate: there is no allowance to keep
         WHEN lane.held_us > b.now_us THEN lane.held_us + lane.tau_us
-        ELSE b.now_us + greatest(0, lane.tau_us - ((b.tau_us - greatest(0, lane.tat_us - b.now_us)) * (lane.period_us::double precision / b.period_us))::bigint) END
+        ELSE b.now_us + greatest(0, lane.tau_us - ((b.tau_us - greatest(0, lane.tat_us - b.now_us)) * (lane.period_us::double precision / nullif(b.period_us, 0)))::bigint) END
 FROM (
     SELECT $2::bigint AS tau_us, $3::bigint AS period_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us
 ) b
-WHERE lane.id = $1::bigint AND lane.period_us > 0 AND b.period_us > 0
+WHERE lane.id = $1::bigint AND lane.period_us > 0
 `
 
 type LaneRescaleParams struct {

@@ -10,7 +10,7 @@ WHERE lane.id = a.id;
 SELECT * FROM lane WHERE id = @id;
 
 -- name: LaneInsert :one
-INSERT INTO lane (name, rate, burst, max_in_flight) VALUES (@name, sqlc.narg('rate'), @burst, sqlc.narg('max_in_flight')) RETURNING *;
+INSERT INTO lane (name, rate, burst, max_in_flight, learning) VALUES (@name, sqlc.narg('rate'), @burst, sqlc.narg('max_in_flight'), @learning) RETURNING *;
 
 -- name: LaneList :many
 SELECT * FROM lane WHERE id > @after ORDER BY id LIMIT @max;

@@ -108,12 +108,13 @@ ORDER BY c.id DESC LIMIT 1;
 -- After a change of pace, under the lock that was held since before it: what a lane had left of its allowance, in requests, it has now, no more
 -- and no less, so a change grants nobody a burst. A debt of a minute at one a minute is a tenth of a second at ten a second. A hold stays.
 UPDATE lane SET tat_us = CASE
+        WHEN b.period_us = 0 THEN least(lane.tat_us, b.now_us) -- it had no rate: there is no allowance to keep
         WHEN lane.held_us > b.now_us THEN lane.held_us + lane.tau_us
-        ELSE b.now_us + greatest(0, lane.tau_us - ((b.tau_us - greatest(0, lane.tat_us - b.now_us)) * (lane.period_us::double precision / b.period_us))::bigint) END
+        ELSE b.now_us + greatest(0, lane.tau_us - ((b.tau_us - greatest(0, lane.tat_us - b.now_us)) * (lane.period_us::double precision / nullif(b.period_us, 0)))::bigint) END
 FROM (
     SELECT @tau_before_us::bigint AS tau_us, @period_before_us::bigint AS period_us, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint AS now_us
 ) b
-WHERE lane.id = @id::bigint AND lane.period_us > 0 AND b.period_us > 0;
+WHERE lane.id = @id::bigint AND lane.period_us > 0;
 
 -- name: LaneSetLearnedRate :one
 -- The caller holds the lane's lock. NULL: the operator's rate.
