@@ -166,8 +166,8 @@ func TestSpellRate(t *testing.T) {
 	}
 }
 
-// allowance is how many requests a lane could make at once.
-const allowance = `SELECT (tau_us - greatest(0, tat_us - extract(epoch FROM clock_timestamp()) * 1e6))::float8 / period_us FROM lane WHERE id = $1`
+// laneAllowance is how many requests a lane could make at once.
+const laneAllowance = `SELECT (tau_us - greatest(0, tat_us - extract(epoch FROM clock_timestamp()) * 1e6))::float8 / period_us FROM lane WHERE id = $1`
 
 func TestRescaleLane(t *testing.T) {
 	t.Parallel()
@@ -187,13 +187,13 @@ func TestRescaleLane(t *testing.T) {
 				_, err = tx.Exec(t.Context(), `UPDATE lane SET tat_us = extract(epoch FROM clock_timestamp()) * 1e6 + tau_us - $2::float8 * least(period_us, tau_us + period_us) WHERE id = $1`, d.LaneID, left)
 				require.NoError(t, err)
 				start = time.Now()
-				require.NoError(t, tx.QueryRow(t.Context(), allowance, d.LaneID).Scan(&was))
+				require.NoError(t, tx.QueryRow(t.Context(), laneAllowance, d.LaneID).Scan(&was))
 				before, err := q.LaneGetByID(t.Context(), tx, d.LaneID)
 				require.NoError(t, err)
 				_, err = tx.Exec(t.Context(), "UPDATE lane SET learned_rate = $2 WHERE id = $1", d.LaneID, test.after)
 				require.NoError(t, err)
 				require.NoError(t, RescaleLane(t.Context(), tx, q, before))
-				return tx.QueryRow(t.Context(), allowance, d.LaneID).Scan(&is)
+				return tx.QueryRow(t.Context(), laneAllowance, d.LaneID).Scan(&is)
 			}))
 			grown := time.Since(start).Seconds() * max(test.before, test.after) // while it was measured
 			require.Greater(t, is, was-0.05, "%+v, %v left", test, left)
