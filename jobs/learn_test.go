@@ -59,11 +59,14 @@ func TestLearning(t *testing.T) {
 		learn()
 		require.Equal(t, 1.4, learnedRate(t, b, d.LaneID), "at most once in 30 seconds")
 
-		// A minute later: the same number of answers, none a refusal.
+		// A minute later: answers as the lane's pace gives them, none a refusal.
 		for _, want := range []float64{1.5, 1.6, 1.7, 1.8, 1.9, 0} {
-			_, err := b.pool.Exec(t.Context(), "UPDATE lane_change SET at = at - interval '1 minute'")
+			_, err := b.pool.Exec(t.Context(), `
+				WITH old AS (DELETE FROM lane_sample RETURNING *)
+				INSERT INTO lane_sample (lane_id, at, requests, answers, took_us)
+				SELECT lane_id, date_bin('10 seconds', now(), 'epoch'), 60, 60, 60000 FROM old GROUP BY lane_id`)
 			require.NoError(t, err)
-			_, err = b.pool.Exec(t.Context(), "UPDATE lane_sample SET rate_limited = 0, at = date_bin('10 seconds', now(), 'epoch')")
+			_, err = b.pool.Exec(t.Context(), "UPDATE lane_change SET at = at - interval '1 minute'")
 			require.NoError(t, err)
 			learn()
 			require.Equal(t, want, learnedRate(t, b, d.LaneID))

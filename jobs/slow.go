@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -58,8 +59,9 @@ type laneTimes struct {
 }
 
 type answerTime struct {
-	at   time.Time
-	took time.Duration
+	at     time.Time
+	took   time.Duration
+	failed bool // 429 or 5xx: quick or not, the receiver did not do its work
 }
 
 func newSlowTracker(pool *pgxpool.Pool, queries *dbsqlc.Queries, log *slog.Logger, workers int) *slowTracker {
@@ -92,7 +94,7 @@ func (s *slowTracker) leave(f *flight, o webhook.Outcome) {
 		l = &laneTimes{}
 		s.lanes[f.lane] = l
 	}
-	l.last[l.n%len(l.last)] = answerTime{now, now.Sub(f.since)}
+	l.last[l.n%len(l.last)] = answerTime{now, now.Sub(f.since), o.Status == http.StatusTooManyRequests || o.Status >= http.StatusInternalServerError}
 	l.n++
 	l.touched = now
 	if l.timeouts++; !timeout {
@@ -100,11 +102,12 @@ func (s *slowTracker) leave(f *flight, o webhook.Outcome) {
 	}
 }
 
-// mean is that of the answers since a time, and over how many; of the last 32 at most.
-func (l *laneTimes) mean(since time.Time) (mean time.Duration, n int) {
+// mean is that of the answers since a time, and over how many; of the last 32 at most. A receiver that is slow and now and then says 503 at
+// once has not recovered: for the way back such answers do not count.
+func (l *laneTimes) mean(since time.Time, failed bool) (mean time.Duration, n int) {
 	var sum time.Duration
 	for _, a := range l.last[:min(l.n, len(l.last))] {
-		if !a.at.Before(since) {
+		if !a.at.Before(since) && (failed || !a.failed) {
 			sum += a.took
 			n++
 		}
@@ -228,7 +231,7 @@ func (s *slowTracker) follow(now time.Time, marked []int64) {
 
 // slow is why the lane is slow, or empty.
 func (l *laneTimes) slow(now time.Time) string {
-	if mean, n := l.mean(now.Add(-slowWindow)); n >= slowAnswers && mean > slowMean {
+	if mean, n := l.mean(now.Add(-slowWindow), true); n >= slowAnswers && mean > slowMean {
 		return fmt.Sprintf("answers took %s on average over the last %d", spell(mean), n)
 	}
 	if l.timeouts >= slowTimeouts {
@@ -239,7 +242,7 @@ func (l *laneTimes) slow(now time.Time) string {
 
 // recovered is why a lane that was marked at since is so no longer, or empty.
 func (l *laneTimes) recovered(now, since time.Time) string {
-	mean, n := l.mean(now.Add(-recoverAfter))
+	mean, n := l.mean(now.Add(-recoverAfter), false)
 	enough := n >= slowAnswers || (n > 0 && now.Sub(since) >= recoverAfter)
 	if !enough || mean >= recoveredMean {
 		return ""

@@ -53,7 +53,10 @@ func TestASlowReceiverIsMarkedAndComesBack(t *testing.T) {
 
 	_, err := b.pool.Exec(t.Context(), "UPDATE lane SET slow_since = slow_since - interval '1 minute' WHERE slow_since IS NOT NULL")
 	require.NoError(t, err)
-	eventually(t, time.Minute, "the lane is unmarked", func() bool { return b.count(t, countSlow) == 0 })
+	eventually(t, time.Minute, "the lane is unmarked", func() bool {
+		b.publish(t, Event{})
+		return b.count(t, countSlow) == 0
+	})
 	require.Regexp(t, `^(answers|the last answer) took \d+ ms`, b.text(t, "SELECT reason FROM lane_change WHERE lane_id = $1 AND kind = 'recovered'", d.LaneID))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM lane_change"), "of all processes, one writes each change, and only changes are written")
 	require.LessOrEqual(t, told.Load(), int64(1))
@@ -144,8 +147,9 @@ func TestJudgeSlow(t *testing.T) {
 			answer(s, 2, 0, 600*time.Millisecond)
 		}
 		answer(s, 3, 0, 100*time.Millisecond)
+		s.enter(1)(webhook.Outcome{Status: 503})
 		_, recovered = judge(s, 1, 2, 3)
-		require.Empty(t, recovered, "too few so soon")
+		require.Empty(t, recovered, "too few so soon, and a quick refusal is none")
 		answer(s, 1, 0, 100*time.Millisecond)
 		answer(s, 2, 0, 600*time.Millisecond)
 		_, recovered = judge(s, 1, 2, 3)
