@@ -53,11 +53,11 @@ func TestLearning(t *testing.T) {
 		d := learning(t, b, "on")
 		learn := func() { require.NoError(t, b.engine.sweeper.learn(t.Context())) }
 		learn()
-		require.Equal(t, 1.4, learnedRate(t, b, d.LaneID))
+		require.InDelta(t, 1.4, learnedRate(t, b, d.LaneID), 0)
 		require.Regexp(t, `^429 on [\d.]+ % of \d+ answers in the last \d+ s: 2/s → 1\.4/s$`,
 			b.text(t, "SELECT reason FROM lane_change WHERE lane_id = $1 AND kind = 'learned'", d.LaneID))
 		learn()
-		require.Equal(t, 1.4, learnedRate(t, b, d.LaneID), "at most once in 30 seconds")
+		require.InDelta(t, 1.4, learnedRate(t, b, d.LaneID), 0, "at most once in 30 seconds")
 
 		// A minute later: answers as the lane's pace gives them, none a refusal.
 		for _, want := range []float64{1.5, 1.6, 1.7, 1.8, 1.9, 0} {
@@ -69,7 +69,7 @@ func TestLearning(t *testing.T) {
 			_, err = b.pool.Exec(t.Context(), "UPDATE lane_change SET at = at - interval '1 minute'")
 			require.NoError(t, err)
 			learn()
-			require.Equal(t, want, learnedRate(t, b, d.LaneID))
+			require.InDelta(t, want, learnedRate(t, b, d.LaneID), 0)
 		}
 		require.Regexp(t, `^all \d+ answers in the last \d+ s were clean and \d+ deliveries wait: 1\.9/s → 2/s, the rate that was set$`,
 			b.text(t, "SELECT reason FROM lane_change WHERE lane_id = $1 ORDER BY id DESC LIMIT 1", d.LaneID))
@@ -88,7 +88,7 @@ func TestLearning(t *testing.T) {
 		require.Zero(t, learnedRate(t, b, d.LaneID))
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM lane_change WHERE kind = 'suggested' AND rate_before = 2 AND rate_after = 1.4"))
 		require.NoError(t, b.engine.AdoptRate(t.Context(), d.LaneID, "mara"))
-		require.Equal(t, 1.4, learnedRate(t, b, d.LaneID))
+		require.InDelta(t, 1.4, learnedRate(t, b, d.LaneID), 0)
 		require.Regexp(t, "^adopted: 429 on .*/s$", b.text(t, "SELECT reason FROM lane_change WHERE kind = 'learned' AND actor = 'mara'"))
 		var conflict *ConflictError
 		require.ErrorAs(t, b.engine.AdoptRate(t.Context(), d.LaneID, "mara"), &conflict)
@@ -145,7 +145,7 @@ func TestJudgePace(t *testing.T) {
 		row := clean
 		test.change(&row)
 		got, why := judgePace(row, test.pace)
-		require.Equal(t, test.want, got, name)
+		require.InDelta(t, test.want, got, 0, name)
 		if got != test.pace {
 			require.NotEmpty(t, why, name)
 		}

@@ -28,7 +28,11 @@ func TestASlowReceiverIsMarkedAndComesBack(t *testing.T) {
 	b.start(t, Options{}) // it may see what the first does not
 	var told atomic.Int64
 	b.engine.slow.mu.Lock()
-	b.engine.slow.onSlow = func(_ context.Context, lanes []int64) error { told.Add(int64(len(lanes))); return nil }
+	move := b.engine.slow.onSlow
+	b.engine.slow.onSlow = func(ctx context.Context, lanes []int64) error {
+		told.Add(int64(len(lanes)))
+		return move(ctx, lanes)
+	}
 	b.engine.slow.mu.Unlock()
 	var slow atomic.Bool
 	slow.Store(true)
