@@ -101,11 +101,10 @@ func TestLearning(t *testing.T) {
 		b := setup(t)
 		d := b.destination(t, &dbfactory.DestinationOpts{Rate: 100})
 		b.receiver.statuses(http.StatusTooManyRequests)
-		for range 5 {
-			b.publish(t, Event{})
-		}
-		b.receiver.await(t, 5, 10*time.Second)
+		b.publish(t, Event{ID: "evt"})
+		b.awaitState(t, "evt", d.ID, StateRetrying)
 		require.NoError(t, b.engine.tally.flush(t.Context()))
+		require.Equal(t, 1, b.count(t, "SELECT rate_limited FROM tally WHERE destination_id = $1 AND step_s = 60", d.ID))
 		require.NoError(t, b.engine.sweeper.learn(t.Context()))
 		require.Zero(t, learnedRate(t, b, d.LaneID))
 		require.Zero(t, b.count(t, "SELECT count(*) FROM lane_sample"))
