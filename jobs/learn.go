@@ -199,25 +199,25 @@ func judgePace(row dbsqlc.LaneListLearningRow, pace float64) (rate float64, why 
 	case row.UnchangedS < row.WindowS || float64(row.Requests) < learnUsed*pace*row.SeenS || row.Requests == 0:
 		return pace, ""
 	}
-	rate = min(row.Rate, round(pace+max(learnStep*row.Rate, floorPerSecond/4)))
+	rate = min(row.Rate, threeDigits(pace+max(learnStep*row.Rate, floorPerSecond/4)))
 	return rate, fmt.Sprintf("all %d answers in the last %s were clean and %d deliveries wait", row.Answers, window, row.Parked)
 }
 
 // lower is the pace times the factor, but not below the floor; a pace that is there already stays.
 func lower(ceiling, pace, factor float64) float64 {
 	floor := min(ceiling, max(ceiling/floorShare, floorPerSecond))
-	return min(pace, max(floor, round(pace*factor)))
+	return min(pace, max(floor, threeDigits(pace*factor)))
 }
 
-// round keeps three digits: 7, not 6.999999.
-func round(rate float64) float64 {
+// threeDigits rounds to that many: 7, not 6.999999.
+func threeDigits(rate float64) float64 {
 	scale := math.Pow(10, 2-math.Floor(math.Log10(rate)))
 	return math.Round(rate*scale) / scale
 }
 
 // SpellRate writes a rate in the unit in which it is a number that one can think of.
 func SpellRate(rate float64) string {
-	number := func(f float64) string { return strconv.FormatFloat(round(f), 'f', -1, 64) }
+	number := func(f float64) string { return strconv.FormatFloat(threeDigits(f), 'f', -1, 64) }
 	switch {
 	case rate >= 0.5:
 		return number(rate) + "/s"
