@@ -25,11 +25,8 @@ type entry struct {
 	settlement *settlement
 }
 
-// receipt is the answer: to an ask its admission, to a settlement whether it took effect.
-type receipt struct {
-	admission dbsqlc.AttemptAdmitRow
-	moved     bool
-}
+// receipt is the answer: to an ask its admission, to a settlement nothing.
+type receipt struct{ admission dbsqlc.AttemptAdmitRow }
 
 // committer is the one door through which workers change lanes: it settles and admits in the same transaction. Apart, the two would wait
 // for each other's lock on the lane, and a place that a settlement frees would be seen by the next ask a commit later.
@@ -57,10 +54,10 @@ func (c *committer) admit(ask admitAsk) (dbsqlc.AttemptAdmitRow, error) {
 	return got.admission, err
 }
 
-// settle writes what became of a delivery, and says whether that took effect.
-func (c *committer) settle(s settlement) (bool, error) {
-	got, err := c.batch.do(entry{settlement: &s})
-	return got.moved, err
+// settle writes what became of a delivery. Where somebody else was first it has no effect, which is no error.
+func (c *committer) settle(s settlement) error {
+	_, err := c.batch.do(entry{settlement: &s})
+	return err
 }
 
 // flush answers a batch in its order. Those who wait for a place that this batch frees ask with it, and first.
@@ -86,7 +83,7 @@ func (c *committer) flush(ctx context.Context, entries []entry) ([]receipt, erro
 	for _, w := range waiters {
 		all = append(all, w.ask)
 	}
-	moved, admitted, err := c.commit(ctx, items, append(all, asks...))
+	admitted, err := c.commit(ctx, items, append(all, asks...))
 	for i, w := range waiters {
 		if err != nil {
 			w.answer <- placed{again: true}
@@ -102,23 +99,21 @@ func (c *committer) flush(ctx context.Context, entries []entry) ([]receipt, erro
 	for i, e := range entries {
 		if e.ask != nil {
 			receipts[i].admission, admitted = admitted[0], admitted[1:]
-		} else {
-			receipts[i].moved = moved[e.settlement.jobID]
 		}
 	}
 	return receipts, nil
 }
 
-// commit settles items, then admits asks, in one transaction. Without successors it is one round trip. It returns the jobs whose
-// deliveries moved, and one row per ask.
-func (c *committer) commit(ctx context.Context, items []settlement, asks []admitAsk) (moved map[int64]bool, admitted []dbsqlc.AttemptAdmitRow, err error) {
+// commit settles items, then admits asks, in one transaction. Without successors it is one round trip. It returns one row per ask.
+func (c *committer) commit(ctx context.Context, items []settlement, asks []admitAsk) (admitted []dbsqlc.AttemptAdmitRow, err error) {
+	var moved map[int64]bool
 	if needsTransaction(items) {
 		moved, admitted, err = c.commitWithSuccessors(ctx, items, asks)
 	} else {
 		moved, admitted, err = c.send(ctx, c.pool, items, make([]int64, len(items)), asks)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(admitted) > 0 {
 		c.clock.observe(admitted[0].NowUs)
@@ -128,7 +123,7 @@ func (c *committer) commit(ctx context.Context, items []settlement, asks []admit
 		took[i] = moved[item.jobID]
 	}
 	c.tally.add(items, took)
-	return moved, admitted, nil
+	return admitted, nil
 }
 
 func needsTransaction(items []settlement) bool {

@@ -32,38 +32,34 @@ type ledger struct{ committer *committer }
 
 // close settles an attempt. It reports no error when somebody else has closed the attempt (its lease had run out): then nothing changes.
 func (l *ledger) close(job *river.Job[DeliverArgs], a admission, outcome webhook.Outcome, d decision) error {
-	_, err := l.committer.settle(settlement{
+	return l.committer.settle(settlement{
 		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, destinationID: a.DestinationID, limited: a.Limited,
 		no: a.No, try: job.Args.Try, serial: a.Serial, outcome: outcome, decision: d, wait: max(0, time.UnixMicro(a.SlotUs).Sub(a.DueAt)),
 	})
-	return err
 }
 
 // park ends a job whose delivery has to wait longer than a worker may: a pending successor takes its place behind the gate.
 func (l *ledger) park(job *river.Job[DeliverArgs], a admission) error {
-	_, err := l.committer.settle(settlement{
+	return l.committer.settle(settlement{
 		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, limited: a.Limited, try: job.Args.Try, priority: a.Priority,
 		decision: decision{state: a.State}, successor: true,
 	})
-	return err
 }
 
 // block ends a job whose delivery has to wait for an older version of its subject.
 func (l *ledger) block(job *river.Job[DeliverArgs], a admission) error {
-	_, err := l.committer.settle(settlement{
+	return l.committer.settle(settlement{
 		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, limited: a.Limited, try: job.Args.Try, priority: a.Priority,
 		decision: decision{state: a.State}, successor: true, blocked: true, serial: true,
 	})
-	return err
 }
 
 // end settles a delivery that made no attempt: expired, or cancelled with its destination.
 func (l *ledger) end(job *river.Job[DeliverArgs], a admission, state, reason string) error {
-	_, err := l.committer.settle(settlement{
+	return l.committer.settle(settlement{
 		deliveryID: a.DeliveryID, jobID: job.ID, laneID: a.LaneID, destinationID: a.DestinationID, limited: a.Limited, serial: a.Serial,
 		decision: decision{state: state, reason: reason},
 	})
-	return err
 }
 
 // settledLanes are the lanes that settlements concern. All three without duplicates but for also, where they do no harm.

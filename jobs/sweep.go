@@ -156,7 +156,7 @@ func jobOf(id *int64) int64 {
 
 // settle runs outside the batcher: it is rare, and its page is a batch. Unlimited here means "lock the lane because work is parked in it".
 func (s *sweeper) settle(ctx context.Context, items []settlement) error {
-	_, _, err := s.commits.commit(ctx, items, nil)
+	_, err := s.commits.commit(ctx, items, nil)
 	return err
 }
 
