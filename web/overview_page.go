@@ -29,6 +29,8 @@ type overviewModel struct {
 	Interval  time.Duration
 	Recent    []deliveryRow
 	Mended    int32 // in the last 24 hours
+	Back      lookback
+	Charts    []ui.Chart
 	BaseURL   string
 }
 
@@ -73,6 +75,12 @@ func (s *Server) overviewPage(c echo.Context) error {
 	if m.Recent, err = s.recentDeliveries(ctx, 0, 8); err != nil {
 		return err
 	}
+	m.Back = lookbackOf(c.QueryParam("range"))
+	t, err := s.tallySeries(ctx, 0, m.Back, m.Now)
+	if err != nil {
+		return err
+	}
+	m.Charts = []ui.Chart{t.outcomeChart("outcomes"), t.answerChart("answers"), t.waitChart("waits"), t.latencyChart("latency")}
 	return renderLive(c, overviewView(m), overviewRegion(m))
 }
 
