@@ -163,12 +163,7 @@ func (c *committer) commitWithSuccessors(ctx context.Context, items []settlement
 				return fmt.Errorf("cancel unused successors: %w", err)
 			}
 		}
-		if len(gone) > 0 {
-			if err := c.queries.DestinationDisable(ctx, tx, "the receiver answered 410 Gone", gone); err != nil {
-				return fmt.Errorf("disable destination: %w", err)
-			}
-		}
-		return nil
+		return disableGone(ctx, tx, c.queries, gone)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("settle with successors: %w", err)
@@ -274,7 +269,7 @@ func (c *committer) send(ctx context.Context, conn batchSender, items []settleme
 		batch.Queue(dbsqlc.AttemptSettle, columns.DeliveryIds, columns.JobIds, columns.Nos, columns.Verdicts, columns.Statuses, columns.ErrorClasses,
 			columns.AttemptReasons, columns.TookUs, columns.RetryAfters, columns.Excerpts, columns.Truncated, columns.States, columns.Charges,
 			columns.DelaysUs, columns.Reasons, columns.Successors, columns.HoldsUs, columns.Blocked, columns.Turns, columns.DnsUs, columns.ConnectUs,
-			columns.TlsUs, columns.FirstByteUs)
+			columns.TlsUs, columns.FirstByteUs, columns.ResponseHeaders)
 		if len(lanes.release) > 0 {
 			batch.Queue(dbsqlc.DeliveryRelease, lanes.release)
 		}

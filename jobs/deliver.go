@@ -115,6 +115,7 @@ func (w *DeliverWorker) send(ctx context.Context, a admission) (outcome webhook.
 	defer func() { leave(outcome) }()
 	outcome = w.sender.Send(ctx, webhook.Request{
 		URL: target.url, Keys: target.signingKeys(time.Now()), Headers: target.headers, Timeout: target.timeout, Policy: target.policy,
+		KeepHeaders: a.Type == TypeTest,
 		Message: webhook.Message{
 			ID: a.EventID, Type: a.Type, Subject: a.Subject, Version: a.Version, EventTime: a.OccurredAt, Body: a.Payload,
 			Attempt: int(a.No), DeliveryID: FormatDeliveryID(a.DeliveryID), Replay: a.ReplayID != 0,

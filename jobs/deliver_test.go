@@ -88,6 +88,8 @@ func TestDeliver(t *testing.T) {
 		first := b.publish(t, Event{ID: "first"})
 		b.awaitState(t, first.ID, d.ID, StateDeadLettered)
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM destination WHERE state = 'disabled' AND state_reason <> ''"))
+		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM audit WHERE actor_kind = 'weir' AND action = 'destination.disable' AND object_id = 'dst_' || $1::bigint
+			AND before = '{"state": "active"}' AND after = '{"state": "disabled"}' AND note LIKE '%410%'`, d.ID), "the change has its entry")
 		second := b.publish(t, Event{ID: "second"})
 		row := b.delivery(t, second.ID, d.ID)
 		require.Equal(t, StatePending, row.State)

@@ -25,44 +25,6 @@ func do(ctx context.Context, tx pgx.Tx, also []Also) error {
 	return nil
 }
 
-// PauseDestination stops promoting what a destination is owed: it keeps being owed, and waits. What is in flight ends by itself. reason is
-// shown beside the state. A destination that is not active is a *ConflictError.
-func (e *Engine) PauseDestination(ctx context.Context, id int64, reason string, also ...Also) error {
-	if err := checkText("reason", reason, 500); err != nil {
-		return err
-	}
-	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		if _, err := e.queries.DestinationPause(ctx, tx, reason, id); err != nil {
-			return explainState(err, id, "pause", "only an active destination can be paused")
-		}
-		return do(ctx, tx, also)
-	})
-}
-
-// ResumeDestination lets a paused or disabled destination's work through again, at its lane's rate and without the burst.
-func (e *Engine) ResumeDestination(ctx context.Context, id int64, also ...Also) error {
-	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		// The lane first, as in settlement, which may disable a destination while it holds the lane.
-		lane, err := e.queries.DestinationGetLane(ctx, tx, id)
-		if err != nil {
-			return explainState(err, id, "resume", "there is no such destination")
-		}
-		if err := e.queries.LaneLock(ctx, tx, []int64{lane}); err != nil {
-			return fmt.Errorf("lock lane: %w", err)
-		}
-		if _, err := e.queries.DestinationResume(ctx, tx, id); err != nil {
-			return explainState(err, id, "resume", "only a paused or disabled destination can be resumed")
-		}
-		if err := e.queries.LaneRamp(ctx, tx, lane); err != nil {
-			return fmt.Errorf("ramp lane: %w", err)
-		}
-		if err := promoteLanes(ctx, tx, []int64{lane}); err != nil {
-			return err
-		}
-		return do(ctx, tx, also)
-	})
-}
-
 // DeleteDestination ends a destination for good: nothing is sent to it after this returns but what was in flight. What it was still owed
 // is cancelled with the reason; its history stays, its secrets and headers do not.
 func (e *Engine) DeleteDestination(ctx context.Context, id int64, reason string, also ...Also) error {
@@ -137,6 +99,9 @@ func releaseCancelled(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, l
 	return queries.RiverJobCancelWaiting(ctx, tx, jobs)
 }
 
+// TypeTest is the type of a test event.
+const TypeTest = "weir.test"
+
 // SendTest publishes a weir.test event for this destination alone, whatever it subscribes to. It takes the way of every event, limits
 // included, so what is seen is what production does. A destination that is not active is a *ConflictError.
 func (e *Engine) SendTest(ctx context.Context, destinationID int64) (Receipt, error) {
@@ -152,18 +117,7 @@ func (e *Engine) SendTest(ctx context.Context, destinationID int64) (Receipt, er
 	}
 	now := time.Now().UTC()
 	return e.Publish(ctx, Event{
-		Type: "weir.test", Subject: "test", OccurredAt: now, ExpiresAt: now.Add(time.Hour), Priority: 1, onlyDestination: destinationID,
+		Type: TypeTest, Subject: "test", OccurredAt: now, ExpiresAt: now.Add(time.Hour), Priority: 1, onlyDestination: destinationID,
 		Payload: fmt.Appendf(nil, `{"test":true,"sent_at":%q}`, now.Format(time.RFC3339)),
 	})
-}
-
-// explainState turns "no row" of a guarded update into what the caller did wrong.
-func explainState(err error, id int64, action, rule string) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return &ConflictError{action + " destination", fmt.Sprintf("dst_%d does not exist or is not in a state for it: %s", id, rule)}
-	}
-	if err != nil {
-		return fmt.Errorf("%s destination: %w", action, err)
-	}
-	return nil
 }

@@ -49,7 +49,11 @@ func (f *fanout) spread(ctx context.Context, tx pgx.Tx, eventIDs []int64, resumi
 	if err := f.insert(ctx, tx, matches, lanes); err != nil {
 		return 0, err
 	}
-	return len(matches), f.account(ctx, tx, lanes)
+	if err := f.account(ctx, tx, lanes); err != nil {
+		return 0, err
+	}
+	f.tally.arrived(matches) // a statistic: should the commit fail, it is off by these
+	return len(matches), nil
 }
 
 // markRest writes down where each event's fan-out stands and returns the matches that belong to this page.

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/json"
 	"math"
 	"time"
 
@@ -112,8 +113,18 @@ func columnsOf(items []settlement, successors []int64) (c dbsqlc.AttemptSettlePa
 		c.ConnectUs = append(c.ConnectUs, microseconds(o.Phases.Connect))
 		c.TlsUs = append(c.TlsUs, microseconds(o.Phases.TLS))
 		c.FirstByteUs = append(c.FirstByteUs, microseconds(o.Phases.FirstByte))
+		c.ResponseHeaders = append(c.ResponseHeaders, headersJSON(o.Headers))
 	}
 	return c, lanes
+}
+
+// headersJSON is empty where none are kept, which becomes NULL.
+func headersJSON(headers []webhook.Header) string {
+	if len(headers) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(headers) // strings always can be
+	return string(text)
 }
 
 // microseconds of a phase: at most the longest timeout, a minute, so it fits; 0 did not happen.

@@ -74,6 +74,7 @@ type counts struct {
 	lane                int64 // 0: not known, nothing was sent
 	answers             [answerClasses]int64
 	ends                [len(tallyEnds)]int64
+	arrived             int64 // deliveries that came to be
 	took, slowest       int64 // of requests that got a status
 	waited, longestWait int64
 }
@@ -97,6 +98,7 @@ func (c *counts) merge(o *counts) {
 	for i, n := range o.ends {
 		c.ends[i] += n
 	}
+	c.arrived += o.arrived
 	c.took += o.took
 	c.slowest = max(c.slowest, o.slowest)
 	c.waited += o.waited
@@ -151,6 +153,15 @@ func (t *tally) addOne(item *settlement) {
 	}
 	c.waited += item.wait.Microseconds()
 	c.longestWait = max(c.longestWait, item.wait.Microseconds())
+}
+
+// arrived counts deliveries that came to be.
+func (t *tally) arrived(matches []dbsqlc.DeliveryMatchRow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range matches {
+		t.of(matches[i].DestinationID).arrived++
+	}
 }
 
 // ended counts deliveries that ended outside a settlement: while parked, or together.
@@ -229,6 +240,7 @@ func queueTally(batch *pgx.Batch, sums map[int64]*counts) {
 		for i, column := range []*[]int64{&p.Delivered, &p.Retried, &p.DeadLettered, &p.Expired, &p.Superseded, &p.Cancelled} {
 			*column = append(*column, c.ends[i])
 		}
+		p.Arrived = append(p.Arrived, c.arrived)
 		p.TookUs = append(p.TookUs, c.took)
 		p.SlowestUs = append(p.SlowestUs, c.slowest)
 		p.WaitUs = append(p.WaitUs, c.waited)
@@ -240,7 +252,7 @@ func queueTally(batch *pgx.Batch, sums map[int64]*counts) {
 	}
 	row(0, all)
 	batch.Queue(dbsqlc.TallyAdd, p.DestinationIds, p.Ok, p.RateLimited, p.Refused, p.ServerError, p.Timeout, p.Network, p.Other,
-		p.TookUs, p.SlowestUs, p.WaitUs, p.LongestWaitUs, p.Delivered, p.Retried, p.DeadLettered, p.Expired, p.Superseded, p.Cancelled)
+		p.TookUs, p.SlowestUs, p.WaitUs, p.LongestWaitUs, p.Delivered, p.Retried, p.DeadLettered, p.Expired, p.Superseded, p.Cancelled, p.Arrived)
 }
 
 // queueSamples adds the statement for the lanes; those that do not learn are left out there.

@@ -73,7 +73,7 @@ func TestTallySumsEqualTheLedger(t *testing.T) {
 
 // sums is what the ledger and the tally must agree on.
 type sums struct {
-	Requests, OK, Refused, ServerError, Network, Delivered, Retried, DeadLettered, Expired, Superseded, Cancelled int64
+	Requests, OK, Refused, ServerError, Network, Delivered, Retried, DeadLettered, Expired, Superseded, Cancelled, Arrived int64
 }
 
 func ledgerSums(t *testing.T, b *bundle, destination int64) sums {
@@ -86,7 +86,8 @@ func ledgerSums(t *testing.T, b *bundle, destination int64) sums {
 			(SELECT count(*) FROM d WHERE state = 'delivered'),
 			(SELECT count(*) FROM a JOIN d ON d.id = a.delivery_id WHERE a.no < d.attempts),
 			(SELECT count(*) FROM d WHERE state = 'dead_lettered'), (SELECT count(*) FROM d WHERE state = 'expired'),
-			(SELECT count(*) FROM d WHERE state = 'superseded'), (SELECT count(*) FROM d WHERE state = 'cancelled')`, destination)
+			(SELECT count(*) FROM d WHERE state = 'superseded'), (SELECT count(*) FROM d WHERE state = 'cancelled'),
+			(SELECT count(*) FROM d)`, destination)
 	require.NoError(t, err)
 	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[sums])
 	require.NoError(t, err)
@@ -100,7 +101,7 @@ func tallySums(t *testing.T, b *bundle, destination int64, step int32) sums {
 	require.Equal(t, row.Requests, row.Ok+row.RateLimited+row.Refused+row.ServerError+row.Timeout+row.Network+row.Other)
 	return sums{
 		row.Requests, row.Ok, row.Refused, row.ServerError, row.Network,
-		row.Delivered, row.Retried, row.DeadLettered, row.Expired, row.Superseded, row.Cancelled,
+		row.Delivered, row.Retried, row.DeadLettered, row.Expired, row.Superseded, row.Cancelled, row.Arrived,
 	}
 }
 

@@ -35,6 +35,8 @@ type auditChange struct{ Name, Before, After string }
 // auditWords are the actions in the words of a person. An action that is not here is shown as it is.
 var auditWords = map[string]string{ //nolint:gosec // words, no credentials
 	"destination.create": "added the destination", "destination.update": "changed the destination", "destination.delete": "deleted the destination",
+	"destination.disable": "disabled the destination", "destination.drain": "began to drain the destination",
+	"destination.undrain": "let the destination take events again", "destination.forget_note": "removed a note of",
 	"destination.pause": "paused the destination", "destination.resume": "resumed the destination", "destination.test": "sent a test event to",
 	"secret.rotate": "rotated the signing secret of", "lane.update": "changed the lane", "replay.start": "started the replay", "replay.stop": "stopped the replay",
 	"replay.pause": "paused the replay", "replay.resume": "resumed the replay", "payload.reveal": "revealed a payload", "person.invite": "invited", "person.uninvite": "withdrew the invitation of",

@@ -29,6 +29,7 @@ type Destination struct {
 	State         string             `json:"state" enum:"active,paused,disabled"`
 	StateReason   string             `json:"state_reason"`
 	StateSince    time.Time          `json:"state_since"`
+	DrainingSince *time.Time         `json:"draining_since" doc:"Events that came since are not owed to it; what it was owed before is still delivered. null: it takes events."`
 	Tenant        *string            `json:"tenant"`
 	Lane          Lane               `json:"lane"`
 	Subscriptions []Subscription     `json:"subscriptions"`
@@ -44,7 +45,8 @@ type Destination struct {
 	CreatedAt     time.Time          `json:"created_at"`
 	UpdatedAt     time.Time          `json:"updated_at"`
 
-	RowID int64 `json:"-"`
+	DrainingReason string `json:"-"`
+	RowID          int64  `json:"-"`
 }
 
 // Subscription says which events go to a destination.
@@ -121,6 +123,7 @@ func (s *Server) viewDestinations(ctx context.Context, rows []dbsqlc.Destination
 	return views, nil
 }
 
+// describeDestinations makes views of the rows without what waits: settings alone.
 func (s *Server) describeDestinations(ctx context.Context, db dbsqlc.DBTX, rows []dbsqlc.Destination) ([]Destination, error) {
 	ids, laneIDs := make([]int64, len(rows)), make([]int64, len(rows))
 	for i, row := range rows {
@@ -130,42 +133,46 @@ func (s *Server) describeDestinations(ctx context.Context, db dbsqlc.DBTX, rows 
 	if err != nil {
 		return nil, fmt.Errorf("load lanes: %w", err)
 	}
-	subscriptions, err := s.queries.SubscriptionListByDestination(ctx, db, ids, maxSubscriptions*200)
-	if err != nil {
-		return nil, fmt.Errorf("load subscriptions: %w", err)
-	}
-	secrets, err := s.queries.SecretListHint(ctx, db, ids, 10*200)
-	if err != nil {
-		return nil, fmt.Errorf("load secrets: %w", err)
-	}
-	headers, err := s.queries.HeaderListName(ctx, db, ids, maxHeaders*200)
-	if err != nil {
-		return nil, fmt.Errorf("load headers: %w", err)
-	}
-
-	views, at := make([]Destination, len(rows)), map[int64]*Destination{}
-	laneAt := map[int64]Lane{}
+	laneAt := make(map[int64]Lane, len(lanes))
 	for _, lane := range lanes {
 		laneAt[lane.ID] = laneOf(lane)
 	}
+	views, at := make([]Destination, len(rows)), make(map[int64]*Destination, len(rows))
 	for i, row := range rows {
 		if views[i], err = destinationOf(row, laneAt[row.LaneID]); err != nil {
 			return nil, err
 		}
 		at[row.ID] = &views[i]
 	}
+	return views, s.addParts(ctx, db, ids, at)
+}
+
+// addParts loads what belongs to the destinations, in one query per table.
+func (s *Server) addParts(ctx context.Context, db dbsqlc.DBTX, ids []int64, at map[int64]*Destination) error {
+	subscriptions, err := s.queries.SubscriptionListByDestination(ctx, db, ids, maxSubscriptions*200)
+	if err != nil {
+		return fmt.Errorf("load subscriptions: %w", err)
+	}
 	for _, sub := range subscriptions {
 		d := at[sub.DestinationID]
 		d.Subscriptions = append(d.Subscriptions, Subscription{Types: sub.Types, Tenant: sub.Tenant})
+	}
+	secrets, err := s.queries.SecretListHint(ctx, db, ids, 10*200)
+	if err != nil {
+		return fmt.Errorf("load secrets: %w", err)
 	}
 	for _, secret := range secrets {
 		d := at[secret.DestinationID]
 		d.Secrets = append(d.Secrets, SecretHint{secret.Scheme, secret.Hint, secret.CreatedAt, secret.ExpiresAt})
 	}
+	headers, err := s.queries.HeaderListName(ctx, db, ids, maxHeaders*200)
+	if err != nil {
+		return fmt.Errorf("load headers: %w", err)
+	}
 	for _, header := range headers {
 		at[header.DestinationID].Headers[header.Name] = nil
 	}
-	return views, nil
+	return nil
 }
 
 func destinationOf(row dbsqlc.Destination, lane Lane) (Destination, error) {
@@ -175,7 +182,7 @@ func destinationOf(row dbsqlc.Destination, lane Lane) (Destination, error) {
 	}
 	d := Destination{
 		ID: formatID(idDestination, row.ID), RowID: row.ID, Name: row.Name, URL: row.Url, State: row.State, StateReason: row.StateReason,
-		StateSince: row.StateSince, Tenant: row.Tenant, Lane: lane, Subscriptions: []Subscription{}, Timeout: formatDuration(p.timeout),
+		StateSince: row.StateSince, DrainingSince: row.DrainingSince, DrainingReason: row.DrainingReason, Tenant: row.Tenant, Lane: lane, Subscriptions: []Subscription{}, Timeout: formatDuration(p.timeout),
 		TTL: formatDuration(p.ttl), Ordering: p.ordering, Retry: Retry{Schedule: make([]string, len(p.schedule)), Jitter: p.jitter},
 		Responses: p.responses, Headers: map[string]*string{}, Secrets: []SecretHint{}, Warnings: lane.Warnings,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,

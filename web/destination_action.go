@@ -22,6 +22,40 @@ func (s *Server) resumeDestination(ctx context.Context, id int64) error {
 	})
 }
 
+// disableDestination needs a reason: whoever mends it has to know what.
+func (s *Server) disableDestination(ctx context.Context, id int64, reason string) error {
+	if reason == "" {
+		return invalid("reason", "is missing; say what has to be mended before it may be resumed")
+	}
+	return s.changeState(ctx, id, "destination.disable", reason, "disabled", func(also jobs.Also) error {
+		return s.Engine.DisableDestination(ctx, id, reason, also)
+	})
+}
+
+func (s *Server) drainDestination(ctx context.Context, id int64, reason string) error {
+	return s.changeDraining(ctx, id, "destination.drain", reason, func(also jobs.Also) error {
+		return s.Engine.DrainDestination(ctx, id, reason, also)
+	})
+}
+
+func (s *Server) undrainDestination(ctx context.Context, id int64) error {
+	return s.changeDraining(ctx, id, "destination.undrain", "", func(also jobs.Also) error {
+		return s.Engine.UndrainDestination(ctx, id, also)
+	})
+}
+
+// changeDraining is changeState for whether new events are taken.
+func (s *Server) changeDraining(ctx context.Context, id int64, action, note string, change func(jobs.Also) error) error {
+	row, err := s.queries.DestinationGetByID(ctx, s.Pool, id)
+	if err != nil {
+		return destinationError(id, err)
+	}
+	was := row.DrainingSince != nil
+	return change(s.auditing(auditEntry{
+		action: action, object: auditedDestination(id, row.Name), before: facts{"draining": was}, after: facts{"draining": !was}, note: note,
+	}))
+}
+
 // changeState does what moves the destination to another state. An unknown destination is a *jobs.NotFoundError.
 func (s *Server) changeState(ctx context.Context, id int64, action, note, state string, change func(jobs.Also) error) error {
 	row, err := s.queries.DestinationGetByID(ctx, s.Pool, id)

@@ -27,6 +27,11 @@ func (s *Server) mountDestinations(api huma.API) {
 	registerBody[pauseBody](s, api, operation(http.MethodPost, "/destinations/{id}/pause", "pause-destination", ScopeOperate,
 		"Send nothing more; what comes in waits"), s.apiPauseDestination)
 	register(s, api, operation(http.MethodPost, "/destinations/{id}/resume", "resume-destination", ScopeOperate, "Send again"), s.apiResumeDestination)
+	registerBody[pauseBody](s, api, operation(http.MethodPost, "/destinations/{id}/disable", "disable-destination", ScopeOperate,
+		"Send nothing more until somebody has mended what the reason names"), s.apiDisableDestination)
+	registerBody[pauseBody](s, api, operation(http.MethodPost, "/destinations/{id}/drain", "drain-destination", ScopeOperate,
+		"Take no new events; what is owed already is still delivered"), s.apiDrainDestination)
+	register(s, api, operation(http.MethodPost, "/destinations/{id}/undrain", "undrain-destination", ScopeOperate, "Take new events again"), s.apiUndrainDestination)
 	register(s, api, operation(http.MethodPost, "/destinations/{id}/test", "test-destination", ScopeOperate,
 		"Send a test event, and wait for the answer"), s.apiTestDestination)
 	registerBody[rotateBody](s, api, operation(http.MethodPost, "/destinations/{id}/secrets/rotate", "rotate-secret", ScopeAdmin,
@@ -130,6 +135,19 @@ type pauseBody struct {
 }
 
 func (s *Server) apiPauseDestination(ctx context.Context, in *destinationPathBody) (*destinationOutput, error) {
+	return s.apiChangeState(ctx, in, s.pauseDestination)
+}
+
+func (s *Server) apiDisableDestination(ctx context.Context, in *destinationPathBody) (*destinationOutput, error) {
+	return s.apiChangeState(ctx, in, s.disableDestination)
+}
+
+func (s *Server) apiDrainDestination(ctx context.Context, in *destinationPathBody) (*destinationOutput, error) {
+	return s.apiChangeState(ctx, in, s.drainDestination)
+}
+
+// apiChangeState reads the reason, does what changes the destination, and answers with what it is now.
+func (s *Server) apiChangeState(ctx context.Context, in *destinationPathBody, change func(context.Context, int64, string) error) (*destinationOutput, error) {
 	id, err := parseID(idDestination, in.ID)
 	if err != nil {
 		return nil, err
@@ -143,7 +161,7 @@ func (s *Server) apiPauseDestination(ctx context.Context, in *destinationPathBod
 			return nil, err
 		}
 	}
-	if err := s.pauseDestination(ctx, id, body.Reason); err != nil {
+	if err := change(ctx, id, body.Reason); err != nil {
 		return nil, err
 	}
 	return s.answerDestination(ctx, id)
@@ -155,6 +173,17 @@ func (s *Server) apiResumeDestination(ctx context.Context, in *DestinationPath) 
 		return nil, err
 	}
 	if err := s.resumeDestination(ctx, id); err != nil {
+		return nil, err
+	}
+	return s.answerDestination(ctx, id)
+}
+
+func (s *Server) apiUndrainDestination(ctx context.Context, in *DestinationPath) (*destinationOutput, error) {
+	id, err := parseID(idDestination, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.undrainDestination(ctx, id); err != nil {
 		return nil, err
 	}
 	return s.answerDestination(ctx, id)

@@ -216,7 +216,7 @@ func (q *Queries) AttemptAdmit(ctx context.Context, db DBTX, arg AttemptAdmitPar
 }
 
 const AttemptListByDelivery = `-- name: AttemptListByDelivery :many
-SELECT delivery_id, no, lane_id, process, replay_id, started_at, lease_until, finished_at, verdict, status, error_class, reason, took_us, retry_after, excerpt, truncated, dns_us, connect_us, tls_us, first_byte_us FROM attempt WHERE delivery_id = $1 ORDER BY no DESC LIMIT $2
+SELECT delivery_id, no, lane_id, process, replay_id, started_at, lease_until, finished_at, verdict, status, error_class, reason, took_us, retry_after, excerpt, truncated, dns_us, connect_us, tls_us, first_byte_us, response_headers FROM attempt WHERE delivery_id = $1 ORDER BY no DESC LIMIT $2
 `
 
 func (q *Queries) AttemptListByDelivery(ctx context.Context, db DBTX, deliveryID int64, max int32) ([]Attempt, error) {
@@ -249,6 +249,7 @@ func (q *Queries) AttemptListByDelivery(ctx context.Context, db DBTX, deliveryID
 			&i.ConnectUs,
 			&i.TlsUs,
 			&i.FirstByteUs,
+			&i.ResponseHeaders,
 		); err != nil {
 			return nil, err
 		}
@@ -325,19 +326,21 @@ s AS MATERIALIZED (
         unnest($12::text[]) AS state, unnest($13::int[]) AS charge, unnest($14::bigint[]) AS delay_us,
         unnest($15::text[]) AS reason, unnest($16::bigint[]) AS successor, unnest($17::bigint[]) AS hold_us,
         unnest($18::bool[]) AS blocked, unnest($19::bigint[]) AS turn, unnest($20::int[]) AS dns_us,
-        unnest($21::int[]) AS connect_us, unnest($22::int[]) AS tls_us, unnest($23::int[]) AS first_byte_us
+        unnest($21::int[]) AS connect_us, unnest($22::int[]) AS tls_us, unnest($23::int[]) AS first_byte_us,
+        unnest($24::text[]) AS response_headers
 ),
 closed AS (
     UPDATE attempt SET finished_at = t.at, verdict = s.verdict, status = nullif(s.status, 0), error_class = s.error_class,
         reason = s.attempt_reason, took_us = s.took_us, retry_after = s.retry_after, excerpt = s.excerpt, truncated = s.truncated,
-        dns_us = nullif(s.dns_us, 0), connect_us = nullif(s.connect_us, 0), tls_us = nullif(s.tls_us, 0), first_byte_us = nullif(s.first_byte_us, 0)
+        dns_us = nullif(s.dns_us, 0), connect_us = nullif(s.connect_us, 0), tls_us = nullif(s.tls_us, 0), first_byte_us = nullif(s.first_byte_us, 0),
+        response_headers = nullif(s.response_headers, '')::jsonb
     FROM s CROSS JOIN t
     -- Not "finished_at IS NULL": the planner would go through the index of all open leases for each row, instead of the key.
     WHERE s.no > 0 AND attempt.delivery_id = s.delivery_id AND attempt.no = s.no AND coalesce(attempt.finished_at, 'infinity') = 'infinity'
     RETURNING attempt.delivery_id, attempt.lane_id
 ),
 f AS MATERIALIZED (
-    SELECT s.delivery_id, s.job_id, s.no, s.verdict, s.status, s.error_class, s.attempt_reason, s.took_us, s.retry_after, s.excerpt, s.truncated, s.state, s.charge, s.delay_us, s.reason, s.successor, s.hold_us, s.blocked, s.turn, s.dns_us, s.connect_us, s.tls_us, s.first_byte_us, d.lane_id, d.in_window AS was_in_window, d.parked AS was_parked, s.successor > 0 AND NOT s.blocked AS parks
+    SELECT s.delivery_id, s.job_id, s.no, s.verdict, s.status, s.error_class, s.attempt_reason, s.took_us, s.retry_after, s.excerpt, s.truncated, s.state, s.charge, s.delay_us, s.reason, s.successor, s.hold_us, s.blocked, s.turn, s.dns_us, s.connect_us, s.tls_us, s.first_byte_us, s.response_headers, d.lane_id, d.in_window AS was_in_window, d.parked AS was_parked, s.successor > 0 AND NOT s.blocked AS parks
     FROM s JOIN delivery d ON d.id = s.delivery_id
     WHERE d.settled_at IS NULL AND d.job_id = s.job_id
         AND (s.no = 0 OR EXISTS (SELECT 1 FROM closed WHERE closed.delivery_id = s.delivery_id))
@@ -389,29 +392,30 @@ SELECT f.job_id::bigint AS job_id FROM f
 `
 
 type AttemptSettleParams struct {
-	DeliveryIds    []int64
-	JobIds         []int64
-	Nos            []int32
-	Verdicts       []string
-	Statuses       []int32
-	ErrorClasses   []string
-	AttemptReasons []string
-	TookUs         []int64
-	RetryAfters    []string
-	Excerpts       [][]byte
-	Truncated      []bool
-	States         []string
-	Charges        []int32
-	DelaysUs       []int64
-	Reasons        []string
-	Successors     []int64
-	HoldsUs        []int64
-	Blocked        []bool
-	Turns          []int64
-	DnsUs          []int32
-	ConnectUs      []int32
-	TlsUs          []int32
-	FirstByteUs    []int32
+	DeliveryIds     []int64
+	JobIds          []int64
+	Nos             []int32
+	Verdicts        []string
+	Statuses        []int32
+	ErrorClasses    []string
+	AttemptReasons  []string
+	TookUs          []int64
+	RetryAfters     []string
+	Excerpts        [][]byte
+	Truncated       []bool
+	States          []string
+	Charges         []int32
+	DelaysUs        []int64
+	Reasons         []string
+	Successors      []int64
+	HoldsUs         []int64
+	Blocked         []bool
+	Turns           []int64
+	DnsUs           []int32
+	ConnectUs       []int32
+	TlsUs           []int32
+	FirstByteUs     []int32
+	ResponseHeaders []string
 }
 
 // Closes attempts and moves their deliveries on, and moves deliveries on that made no attempt (no = 0: parked, expired, cancelled).
@@ -443,6 +447,7 @@ func (q *Queries) AttemptSettle(ctx context.Context, db DBTX, arg AttemptSettleP
 		arg.ConnectUs,
 		arg.TlsUs,
 		arg.FirstByteUs,
+		arg.ResponseHeaders,
 	)
 	if err != nil {
 		return nil, err

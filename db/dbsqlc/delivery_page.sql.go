@@ -11,7 +11,7 @@ import (
 )
 
 const AttemptListByDeliveries = `-- name: AttemptListByDeliveries :many
-SELECT delivery_id, no, lane_id, process, replay_id, started_at, lease_until, finished_at, verdict, status, error_class, reason, took_us, retry_after, excerpt, truncated, dns_us, connect_us, tls_us, first_byte_us FROM attempt WHERE delivery_id = ANY($1::bigint[]) ORDER BY delivery_id DESC, no DESC LIMIT $2
+SELECT delivery_id, no, lane_id, process, replay_id, started_at, lease_until, finished_at, verdict, status, error_class, reason, took_us, retry_after, excerpt, truncated, dns_us, connect_us, tls_us, first_byte_us, response_headers FROM attempt WHERE delivery_id = ANY($1::bigint[]) ORDER BY delivery_id DESC, no DESC LIMIT $2
 `
 
 // Newest first of each, for a page of deliveries.
@@ -45,6 +45,7 @@ func (q *Queries) AttemptListByDeliveries(ctx context.Context, db DBTX, delivery
 			&i.ConnectUs,
 			&i.TlsUs,
 			&i.FirstByteUs,
+			&i.ResponseHeaders,
 		); err != nil {
 			return nil, err
 		}

@@ -31,19 +31,58 @@ func (q *Queries) DestinationDelete(ctx context.Context, db DBTX, reason string,
 	return lane_id, err
 }
 
-const DestinationDisable = `-- name: DestinationDisable :exec
+const DestinationDisable = `-- name: DestinationDisable :many
+WITH was AS MATERIALIZED (
+    SELECT id, state FROM destination WHERE id = ANY($2::bigint[]) AND state IN ('active', 'paused') ORDER BY id FOR NO KEY UPDATE
+)
 UPDATE destination SET state = 'disabled', state_reason = $1, state_since = now(), updated_at = now(), version = version + 1
-WHERE id = ANY($2::bigint[]) AND state IN ('active', 'paused')
+FROM was WHERE destination.id = was.id
+RETURNING destination.id, destination.name, was.state AS state_before
 `
 
-// By a receiver that answered 410: it stays, with what it is still owed, until somebody mends or deletes it.
-func (q *Queries) DestinationDisable(ctx context.Context, db DBTX, reason string, ids []int64) error {
-	_, err := db.Exec(ctx, DestinationDisable, reason, ids)
-	return err
+type DestinationDisableRow struct {
+	ID          int64
+	Name        string
+	StateBefore string
+}
+
+// By a receiver that answered 410, or by hand: it stays, with what it is still owed, until somebody mends or deletes it. Returns those that
+// were not disabled before, and what they were.
+func (q *Queries) DestinationDisable(ctx context.Context, db DBTX, reason string, ids []int64) ([]DestinationDisableRow, error) {
+	rows, err := db.Query(ctx, DestinationDisable, reason, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DestinationDisableRow{}
+	for rows.Next() {
+		var i DestinationDisableRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.StateBefore); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DestinationDrain = `-- name: DestinationDrain :one
+UPDATE destination SET draining_since = now(), draining_reason = $1, updated_at = now(), version = version + 1
+WHERE id = $2 AND deleted_at IS NULL AND draining_since IS NULL RETURNING id
+`
+
+// Events that come from now on are not owed to it.
+func (q *Queries) DestinationDrain(ctx context.Context, db DBTX, reason string, iD int64) (int64, error) {
+	row := db.QueryRow(ctx, DestinationDrain, reason, iD)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }
 
 const DestinationGetByID = `-- name: DestinationGetByID :one
-SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at FROM destination WHERE id = $1 AND deleted_at IS NULL
+SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at, draining_since, draining_reason FROM destination WHERE id = $1 AND deleted_at IS NULL
 `
 
 func (q *Queries) DestinationGetByID(ctx context.Context, db DBTX, id int64) (Destination, error) {
@@ -68,6 +107,8 @@ func (q *Queries) DestinationGetByID(ctx context.Context, db DBTX, id int64) (De
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.DrainingSince,
+		&i.DrainingReason,
 	)
 	return i, err
 }
@@ -118,7 +159,7 @@ func (q *Queries) DestinationGetSending(ctx context.Context, db DBTX, id int64) 
 const DestinationInsert = `-- name: DestinationInsert :one
 INSERT INTO destination (name, url, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-RETURNING id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at
+RETURNING id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at, draining_since, draining_reason
 `
 
 type DestinationInsertParams struct {
@@ -167,12 +208,14 @@ func (q *Queries) DestinationInsert(ctx context.Context, db DBTX, arg Destinatio
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.DrainingSince,
+		&i.DrainingReason,
 	)
 	return i, err
 }
 
 const DestinationList = `-- name: DestinationList :many
-SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at FROM destination
+SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at, draining_since, draining_reason FROM destination
 WHERE deleted_at IS NULL AND id > $1
     AND ($2::text = '' OR strpos(lower(name), lower($2::text)) > 0 OR strpos(lower(url), lower($2::text)) > 0)
 ORDER BY id LIMIT $3
@@ -213,6 +256,8 @@ func (q *Queries) DestinationList(ctx context.Context, db DBTX, arg DestinationL
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.DeletedAt,
+			&i.DrainingSince,
+			&i.DrainingReason,
 		); err != nil {
 			return nil, err
 		}
@@ -340,7 +385,7 @@ func (q *Queries) DestinationListWaiting(ctx context.Context, db DBTX, max int32
 }
 
 const DestinationLock = `-- name: DestinationLock :one
-SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at FROM destination WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE
+SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at, draining_since, draining_reason FROM destination WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE
 `
 
 // Changes to one destination take turns; a deleted one is not found.
@@ -366,6 +411,8 @@ func (q *Queries) DestinationLock(ctx context.Context, db DBTX, id int64) (Desti
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.DrainingSince,
+		&i.DrainingReason,
 	)
 	return i, err
 }
@@ -417,11 +464,23 @@ func (q *Queries) DestinationResume(ctx context.Context, db DBTX, id int64) (int
 	return lane_id, err
 }
 
+const DestinationUndrain = `-- name: DestinationUndrain :one
+UPDATE destination SET draining_since = NULL, draining_reason = '', updated_at = now(), version = version + 1
+WHERE id = $1 AND deleted_at IS NULL AND draining_since IS NOT NULL RETURNING id
+`
+
+func (q *Queries) DestinationUndrain(ctx context.Context, db DBTX, id int64) (int64, error) {
+	row := db.QueryRow(ctx, DestinationUndrain, id)
+	var id_2 int64
+	err := row.Scan(&id_2)
+	return id_2, err
+}
+
 const DestinationUpdate = `-- name: DestinationUpdate :one
 UPDATE destination SET
     name = $1, url = $2, tenant = $3, timeout_ms = $4, ttl_s = $5, ordering = $6,
     retry_schedule_ms = $7, retry_jitter = $8, responses = $9, version = version + 1, updated_at = now()
-WHERE id = $10 AND deleted_at IS NULL RETURNING id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at
+WHERE id = $10 AND deleted_at IS NULL RETURNING id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at, draining_since, draining_reason
 `
 
 type DestinationUpdateParams struct {
@@ -471,6 +530,8 @@ func (q *Queries) DestinationUpdate(ctx context.Context, db DBTX, arg Destinatio
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.DrainingSince,
+		&i.DrainingReason,
 	)
 	return i, err
 }

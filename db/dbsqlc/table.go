@@ -74,26 +74,27 @@ type ApiToken struct {
 }
 
 type Attempt struct {
-	DeliveryID  int64
-	No          int32
-	LaneID      int64
-	Process     string
-	ReplayID    *int64
-	StartedAt   time.Time
-	LeaseUntil  time.Time
-	FinishedAt  *time.Time
-	Verdict     *string
-	Status      *int32
-	ErrorClass  string
-	Reason      string
-	TookUs      *int64
-	RetryAfter  string
-	Excerpt     []byte
-	Truncated   bool
-	DnsUs       *int32
-	ConnectUs   *int32
-	TlsUs       *int32
-	FirstByteUs *int32
+	DeliveryID      int64
+	No              int32
+	LaneID          int64
+	Process         string
+	ReplayID        *int64
+	StartedAt       time.Time
+	LeaseUntil      time.Time
+	FinishedAt      *time.Time
+	Verdict         *string
+	Status          *int32
+	ErrorClass      string
+	Reason          string
+	TookUs          *int64
+	RetryAfter      string
+	Excerpt         []byte
+	Truncated       bool
+	DnsUs           *int32
+	ConnectUs       *int32
+	TlsUs           *int32
+	FirstByteUs     *int32
+	ResponseHeaders []byte
 }
 
 type Audit struct {
@@ -158,6 +159,17 @@ type Destination struct {
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 	DeletedAt       *time.Time
+	DrainingSince   *time.Time
+	DrainingReason  string
+}
+
+type DestinationNote struct {
+	ID            int64
+	DestinationID int64
+	Author        string
+	AuthorID      *int64
+	Body          string
+	CreatedAt     time.Time
 }
 
 type DiscoveryRun struct {
@@ -495,4 +507,5 @@ type Tally struct {
 	Expired       int64
 	Superseded    int64
 	Cancelled     int64
+	Arrived       int64
 }

@@ -58,12 +58,12 @@ func (q *Queries) LaneSampleDeleteBefore(ctx context.Context, db DBTX) error {
 const TallyAdd = `-- name: TallyAdd :exec
 INSERT INTO tally AS t (
     destination_id, step_s, at, requests, ok, rate_limited, refused, server_error, timeout, network, other,
-    took_us, slowest_us, wait_us, longest_wait_us, delivered, retried, dead_lettered, expired, superseded, cancelled
+    took_us, slowest_us, wait_us, longest_wait_us, delivered, retried, dead_lettered, expired, superseded, cancelled, arrived
 )
 SELECT x.destination_id, step.s, date_bin(make_interval(secs => step.s), statement_timestamp(), 'epoch'),
     x.ok + x.rate_limited + x.refused + x.server_error + x.timeout + x.network + x.other,
     x.ok, x.rate_limited, x.refused, x.server_error, x.timeout, x.network, x.other,
-    x.took_us, x.slowest_us, x.wait_us, x.longest_wait_us, x.delivered, x.retried, x.dead_lettered, x.expired, x.superseded, x.cancelled
+    x.took_us, x.slowest_us, x.wait_us, x.longest_wait_us, x.delivered, x.retried, x.dead_lettered, x.expired, x.superseded, x.cancelled, x.arrived
 FROM (
     SELECT unnest($1::bigint[]) AS destination_id,
         unnest($2::bigint[]) AS ok, unnest($3::bigint[]) AS rate_limited, unnest($4::bigint[]) AS refused,
@@ -71,7 +71,7 @@ FROM (
         unnest($8::bigint[]) AS other, unnest($9::bigint[]) AS took_us, unnest($10::bigint[]) AS slowest_us,
         unnest($11::bigint[]) AS wait_us, unnest($12::bigint[]) AS longest_wait_us,
         unnest($13::bigint[]) AS delivered, unnest($14::bigint[]) AS retried, unnest($15::bigint[]) AS dead_lettered,
-        unnest($16::bigint[]) AS expired, unnest($17::bigint[]) AS superseded, unnest($18::bigint[]) AS cancelled
+        unnest($16::bigint[]) AS expired, unnest($17::bigint[]) AS superseded, unnest($18::bigint[]) AS cancelled, unnest($19::bigint[]) AS arrived
 ) x CROSS JOIN (VALUES (60), (3600)) AS step(s)
 ORDER BY x.destination_id, step.s
 ON CONFLICT (destination_id, step_s, at) DO UPDATE SET
@@ -81,7 +81,7 @@ ON CONFLICT (destination_id, step_s, at) DO UPDATE SET
     slowest_us = greatest(t.slowest_us, excluded.slowest_us), wait_us = t.wait_us + excluded.wait_us,
     longest_wait_us = greatest(t.longest_wait_us, excluded.longest_wait_us), delivered = t.delivered + excluded.delivered,
     retried = t.retried + excluded.retried, dead_lettered = t.dead_lettered + excluded.dead_lettered, expired = t.expired + excluded.expired,
-    superseded = t.superseded + excluded.superseded, cancelled = t.cancelled + excluded.cancelled
+    superseded = t.superseded + excluded.superseded, cancelled = t.cancelled + excluded.cancelled, arrived = t.arrived + excluded.arrived
 `
 
 type TallyAddParams struct {
@@ -103,6 +103,7 @@ type TallyAddParams struct {
 	Expired        []int64
 	Superseded     []int64
 	Cancelled      []int64
+	Arrived        []int64
 }
 
 // Adds to the current minute and hour. The order of the rows is the order of their locks: two processes cannot deadlock.
@@ -126,6 +127,7 @@ func (q *Queries) TallyAdd(ctx context.Context, db DBTX, arg TallyAddParams) err
 		arg.Expired,
 		arg.Superseded,
 		arg.Cancelled,
+		arg.Arrived,
 	)
 	return err
 }
@@ -147,13 +149,75 @@ func (q *Queries) TallyDeleteOld(ctx context.Context, db DBTX, max int32) (int64
 	return result.RowsAffected(), nil
 }
 
+const TallyListByLane = `-- name: TallyListByLane :many
+SELECT t.at, sum(t.arrived)::bigint AS arrived, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint AS ok,
+    sum(t.rate_limited)::bigint AS rate_limited, sum(t.refused)::bigint AS refused, sum(t.timeout)::bigint AS timed_out,
+    sum(t.took_us)::bigint AS took_us, max(t.longest_wait_us)::bigint AS longest_wait_us, sum(t.retried)::bigint AS retried,
+    sum(t.delivered)::bigint AS delivered, sum(t.dead_lettered)::bigint AS dead_lettered, sum(t.expired)::bigint AS expired
+FROM destination d JOIN tally t ON t.destination_id = d.id
+WHERE d.lane_id = $1 AND t.step_s = 60 AND t.at >= $2
+GROUP BY t.at ORDER BY t.at LIMIT 1500
+`
+
+type TallyListByLaneRow struct {
+	At            time.Time
+	Arrived       int64
+	Requests      int64
+	Ok            int64
+	RateLimited   int64
+	Refused       int64
+	TimedOut      int64
+	TookUs        int64
+	LongestWaitUs int64
+	Retried       int64
+	Delivered     int64
+	DeadLettered  int64
+	Expired       int64
+}
+
+// What came for all destinations of a lane and what their receiver answered, minute by minute, oldest first; at most a day and a bit.
+func (q *Queries) TallyListByLane(ctx context.Context, db DBTX, laneID int64, since time.Time) ([]TallyListByLaneRow, error) {
+	rows, err := db.Query(ctx, TallyListByLane, laneID, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TallyListByLaneRow{}
+	for rows.Next() {
+		var i TallyListByLaneRow
+		if err := rows.Scan(
+			&i.At,
+			&i.Arrived,
+			&i.Requests,
+			&i.Ok,
+			&i.RateLimited,
+			&i.Refused,
+			&i.TimedOut,
+			&i.TookUs,
+			&i.LongestWaitUs,
+			&i.Retried,
+			&i.Delivered,
+			&i.DeadLettered,
+			&i.Expired,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const TallyListByMinute = `-- name: TallyListByMinute :many
 SELECT date_bin(make_interval(secs => $1::int), t.at, 'epoch')::timestamptz AS bin, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint AS ok,
     sum(t.rate_limited)::bigint AS rate_limited, sum(t.refused)::bigint AS refused, sum(t.server_error)::bigint AS server_error,
     sum(t.timeout)::bigint AS timeout, sum(t.network)::bigint AS network, sum(t.other)::bigint AS other, sum(t.took_us)::bigint AS took_us,
     max(t.slowest_us)::bigint AS slowest_us, sum(t.wait_us)::bigint AS wait_us, max(t.longest_wait_us)::bigint AS longest_wait_us,
     sum(t.delivered)::bigint AS delivered, sum(t.retried)::bigint AS retried, sum(t.dead_lettered)::bigint AS dead_lettered,
-    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled
+    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled,
+    sum(t.arrived)::bigint AS arrived
 FROM tally t
 WHERE t.destination_id = $2 AND t.step_s = $3 AND t.at >= $4
 GROUP BY 1 ORDER BY 1 LIMIT 3000
@@ -186,10 +250,11 @@ type TallyListByMinuteRow struct {
 	Expired       int64
 	Superseded    int64
 	Cancelled     int64
+	Arrived       int64
 }
 
 // One destination's series, or that of all together (destination 0), oldest first, in bins of bin_s seconds (a multiple of step_s; both 60 for
-// minutes, 60 and 300 for five minutes, 3600 and 3600 for hours). Stretches without any request or end have no row. At most 3,000 bins;
+// minutes, 60 and 300 for five minutes, 3600 and 3600 for hours). Stretches without any arrival, request or end have no row. At most 3,000 bins;
 // reads one row per minute or hour.
 func (q *Queries) TallyListByMinute(ctx context.Context, db DBTX, arg TallyListByMinuteParams) ([]TallyListByMinuteRow, error) {
 	rows, err := db.Query(ctx, TallyListByMinute,
@@ -225,6 +290,7 @@ func (q *Queries) TallyListByMinute(ctx context.Context, db DBTX, arg TallyListB
 			&i.Expired,
 			&i.Superseded,
 			&i.Cancelled,
+			&i.Arrived,
 		); err != nil {
 			return nil, err
 		}
@@ -245,7 +311,7 @@ SELECT coalesce(sum(t.requests), 0)::bigint AS requests, coalesce(sum(t.ok), 0):
     coalesce(max(t.longest_wait_us), 0)::bigint AS longest_wait_us, coalesce(sum(t.delivered), 0)::bigint AS delivered,
     coalesce(sum(t.retried), 0)::bigint AS retried, coalesce(sum(t.dead_lettered), 0)::bigint AS dead_lettered,
     coalesce(sum(t.expired), 0)::bigint AS expired, coalesce(sum(t.superseded), 0)::bigint AS superseded,
-    coalesce(sum(t.cancelled), 0)::bigint AS cancelled
+    coalesce(sum(t.cancelled), 0)::bigint AS cancelled, coalesce(sum(t.arrived), 0)::bigint AS arrived
 FROM tally t WHERE t.destination_id = $1 AND t.step_s = $2 AND t.at >= $3
 `
 
@@ -274,6 +340,7 @@ type TallySumRow struct {
 	Expired       int64
 	Superseded    int64
 	Cancelled     int64
+	Arrived       int64
 }
 
 // One destination's sums, or those of all together (destination 0). Zeros where nothing happened.
@@ -299,6 +366,7 @@ func (q *Queries) TallySum(ctx context.Context, db DBTX, arg TallySumParams) (Ta
 		&i.Expired,
 		&i.Superseded,
 		&i.Cancelled,
+		&i.Arrived,
 	)
 	return i, err
 }
@@ -309,7 +377,8 @@ SELECT t.destination_id, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint 
     sum(t.timeout)::bigint AS timeout, sum(t.network)::bigint AS network, sum(t.other)::bigint AS other, sum(t.took_us)::bigint AS took_us,
     max(t.slowest_us)::bigint AS slowest_us, sum(t.wait_us)::bigint AS wait_us, max(t.longest_wait_us)::bigint AS longest_wait_us,
     sum(t.delivered)::bigint AS delivered, sum(t.retried)::bigint AS retried, sum(t.dead_lettered)::bigint AS dead_lettered,
-    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled
+    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled,
+    sum(t.arrived)::bigint AS arrived
 FROM tally t
 WHERE t.step_s = $1 AND t.at >= $2 AND t.destination_id <> 0
 GROUP BY t.destination_id ORDER BY 2 DESC, 1 LIMIT $3
@@ -341,6 +410,7 @@ type TallySumByDestinationRow struct {
 	Expired       int64
 	Superseded    int64
 	Cancelled     int64
+	Arrived       int64
 }
 
 // Every destination's sums, the busiest first. Choose the step by the stretch (jobs.TallyStep): a thousand destinations have 1.4 million
@@ -374,6 +444,7 @@ func (q *Queries) TallySumByDestination(ctx context.Context, db DBTX, arg TallyS
 			&i.Expired,
 			&i.Superseded,
 			&i.Cancelled,
+			&i.Arrived,
 		); err != nil {
 			return nil, err
 		}

@@ -135,12 +135,14 @@ s AS MATERIALIZED (
         unnest(@states::text[]) AS state, unnest(@charges::int[]) AS charge, unnest(@delays_us::bigint[]) AS delay_us,
         unnest(@reasons::text[]) AS reason, unnest(@successors::bigint[]) AS successor, unnest(@holds_us::bigint[]) AS hold_us,
         unnest(@blocked::bool[]) AS blocked, unnest(@turns::bigint[]) AS turn, unnest(@dns_us::int[]) AS dns_us,
-        unnest(@connect_us::int[]) AS connect_us, unnest(@tls_us::int[]) AS tls_us, unnest(@first_byte_us::int[]) AS first_byte_us
+        unnest(@connect_us::int[]) AS connect_us, unnest(@tls_us::int[]) AS tls_us, unnest(@first_byte_us::int[]) AS first_byte_us,
+        unnest(@response_headers::text[]) AS response_headers
 ),
 closed AS (
     UPDATE attempt SET finished_at = t.at, verdict = s.verdict, status = nullif(s.status, 0), error_class = s.error_class,
         reason = s.attempt_reason, took_us = s.took_us, retry_after = s.retry_after, excerpt = s.excerpt, truncated = s.truncated,
-        dns_us = nullif(s.dns_us, 0), connect_us = nullif(s.connect_us, 0), tls_us = nullif(s.tls_us, 0), first_byte_us = nullif(s.first_byte_us, 0)
+        dns_us = nullif(s.dns_us, 0), connect_us = nullif(s.connect_us, 0), tls_us = nullif(s.tls_us, 0), first_byte_us = nullif(s.first_byte_us, 0),
+        response_headers = nullif(s.response_headers, '')::jsonb
     FROM s CROSS JOIN t
     -- Not "finished_at IS NULL": the planner would go through the index of all open leases for each row, instead of the key.
     WHERE s.no > 0 AND attempt.delivery_id = s.delivery_id AND attempt.no = s.no AND coalesce(attempt.finished_at, 'infinity') = 'infinity'

@@ -56,7 +56,7 @@ SELECT DISTINCT x.lane_id FROM (
 
 -- name: DeliveryMatch :many
 -- Which destinations each event is owed to, from where its fan-out stands. Paused and disabled destinations are owed theirs, too:
--- nothing is dropped, it waits. Patterns: exact, '*', and 'shipment.*' for everything below.
+-- nothing is dropped, it waits. One that drains is owed what came before it began to, and test events. Patterns: exact, '*', and 'shipment.*' for everything below.
 SELECT e.id AS event_id, d.id AS destination_id, d.lane_id, (d.state = 'active')::bool AS active, (d.ordering = 'latest')::bool AS latest,
     (d.ordering = 'serial' AND e.subject <> '')::bool AS serial, e.tenant,
     coalesce(e.expires_at, e.created_at + d.ttl_s * interval '1 second')::timestamptz AS expires_at, e.priority
@@ -64,7 +64,7 @@ FROM event e
 JOIN destination d ON d.deleted_at IS NULL AND d.id > coalesce(e.fanout_after, 0)
 WHERE e.id = ANY(@event_ids::bigint[])
     AND CASE WHEN e.only_destination_id IS NOT NULL THEN d.id = e.only_destination_id
-        ELSE (d.tenant IS NULL OR d.tenant = e.tenant) AND EXISTS (
+        ELSE (d.draining_since IS NULL OR e.created_at < d.draining_since) AND (d.tenant IS NULL OR d.tenant = e.tenant) AND EXISTS (
             SELECT 1 FROM subscription s
             WHERE s.destination_id = d.id AND (s.tenant IS NULL OR s.tenant = e.tenant)
                 AND ('*' = ANY(s.types) OR e.type = ANY(s.types)

@@ -6,10 +6,20 @@ UPDATE destination SET version = version + 1, updated_at = now() WHERE id = @id;
 UPDATE destination SET state = 'deleted', state_reason = @reason, state_since = now(), deleted_at = now(), updated_at = now(), version = version + 1
 WHERE id = @id AND state <> 'deleted' RETURNING lane_id;
 
--- name: DestinationDisable :exec
--- By a receiver that answered 410: it stays, with what it is still owed, until somebody mends or deletes it.
+-- name: DestinationDisable :many
+-- By a receiver that answered 410, or by hand: it stays, with what it is still owed, until somebody mends or deletes it. Returns those that
+-- were not disabled before, and what they were.
+WITH was AS MATERIALIZED (
+    SELECT id, state FROM destination WHERE id = ANY(@ids::bigint[]) AND state IN ('active', 'paused') ORDER BY id FOR NO KEY UPDATE
+)
 UPDATE destination SET state = 'disabled', state_reason = @reason, state_since = now(), updated_at = now(), version = version + 1
-WHERE id = ANY(@ids::bigint[]) AND state IN ('active', 'paused');
+FROM was WHERE destination.id = was.id
+RETURNING destination.id, destination.name, was.state AS state_before;
+
+-- name: DestinationDrain :one
+-- Events that come from now on are not owed to it.
+UPDATE destination SET draining_since = now(), draining_reason = @reason, updated_at = now(), version = version + 1
+WHERE id = @id AND deleted_at IS NULL AND draining_since IS NULL RETURNING id;
 
 -- name: DestinationGetByID :one
 SELECT * FROM destination WHERE id = @id AND deleted_at IS NULL;
@@ -66,6 +76,10 @@ WHERE id = @id AND state = 'active' RETURNING lane_id;
 -- name: DestinationResume :one
 UPDATE destination SET state = 'active', state_reason = '', state_since = now(), updated_at = now(), version = version + 1
 WHERE id = @id AND state IN ('paused', 'disabled') RETURNING lane_id;
+
+-- name: DestinationUndrain :one
+UPDATE destination SET draining_since = NULL, draining_reason = '', updated_at = now(), version = version + 1
+WHERE id = @id AND deleted_at IS NULL AND draining_since IS NOT NULL RETURNING id;
 
 -- name: DestinationUpdate :one
 -- The version rises with every change, that of a secret or a header included: senders load the destination again.

@@ -19,12 +19,12 @@ DELETE FROM lane_sample WHERE at < statement_timestamp() - interval '2 hours';
 -- Adds to the current minute and hour. The order of the rows is the order of their locks: two processes cannot deadlock.
 INSERT INTO tally AS t (
     destination_id, step_s, at, requests, ok, rate_limited, refused, server_error, timeout, network, other,
-    took_us, slowest_us, wait_us, longest_wait_us, delivered, retried, dead_lettered, expired, superseded, cancelled
+    took_us, slowest_us, wait_us, longest_wait_us, delivered, retried, dead_lettered, expired, superseded, cancelled, arrived
 )
 SELECT x.destination_id, step.s, date_bin(make_interval(secs => step.s), statement_timestamp(), 'epoch'),
     x.ok + x.rate_limited + x.refused + x.server_error + x.timeout + x.network + x.other,
     x.ok, x.rate_limited, x.refused, x.server_error, x.timeout, x.network, x.other,
-    x.took_us, x.slowest_us, x.wait_us, x.longest_wait_us, x.delivered, x.retried, x.dead_lettered, x.expired, x.superseded, x.cancelled
+    x.took_us, x.slowest_us, x.wait_us, x.longest_wait_us, x.delivered, x.retried, x.dead_lettered, x.expired, x.superseded, x.cancelled, x.arrived
 FROM (
     SELECT unnest(@destination_ids::bigint[]) AS destination_id,
         unnest(@ok::bigint[]) AS ok, unnest(@rate_limited::bigint[]) AS rate_limited, unnest(@refused::bigint[]) AS refused,
@@ -32,7 +32,7 @@ FROM (
         unnest(@other::bigint[]) AS other, unnest(@took_us::bigint[]) AS took_us, unnest(@slowest_us::bigint[]) AS slowest_us,
         unnest(@wait_us::bigint[]) AS wait_us, unnest(@longest_wait_us::bigint[]) AS longest_wait_us,
         unnest(@delivered::bigint[]) AS delivered, unnest(@retried::bigint[]) AS retried, unnest(@dead_lettered::bigint[]) AS dead_lettered,
-        unnest(@expired::bigint[]) AS expired, unnest(@superseded::bigint[]) AS superseded, unnest(@cancelled::bigint[]) AS cancelled
+        unnest(@expired::bigint[]) AS expired, unnest(@superseded::bigint[]) AS superseded, unnest(@cancelled::bigint[]) AS cancelled, unnest(@arrived::bigint[]) AS arrived
 ) x CROSS JOIN (VALUES (60), (3600)) AS step(s)
 ORDER BY x.destination_id, step.s
 ON CONFLICT (destination_id, step_s, at) DO UPDATE SET
@@ -42,7 +42,7 @@ ON CONFLICT (destination_id, step_s, at) DO UPDATE SET
     slowest_us = greatest(t.slowest_us, excluded.slowest_us), wait_us = t.wait_us + excluded.wait_us,
     longest_wait_us = greatest(t.longest_wait_us, excluded.longest_wait_us), delivered = t.delivered + excluded.delivered,
     retried = t.retried + excluded.retried, dead_lettered = t.dead_lettered + excluded.dead_lettered, expired = t.expired + excluded.expired,
-    superseded = t.superseded + excluded.superseded, cancelled = t.cancelled + excluded.cancelled;
+    superseded = t.superseded + excluded.superseded, cancelled = t.cancelled + excluded.cancelled, arrived = t.arrived + excluded.arrived;
 
 -- name: TallyDeleteOld :execrows
 -- A bounded page of what has had its time: minutes after 48 hours, hours after 30 days.
@@ -54,17 +54,28 @@ DELETE FROM tally WHERE ctid = ANY(ARRAY(
 
 -- name: TallyListByMinute :many
 -- One destination's series, or that of all together (destination 0), oldest first, in bins of bin_s seconds (a multiple of step_s; both 60 for
--- minutes, 60 and 300 for five minutes, 3600 and 3600 for hours). Stretches without any request or end have no row. At most 3,000 bins;
+-- minutes, 60 and 300 for five minutes, 3600 and 3600 for hours). Stretches without any arrival, request or end have no row. At most 3,000 bins;
 -- reads one row per minute or hour.
 SELECT date_bin(make_interval(secs => @bin_s::int), t.at, 'epoch')::timestamptz AS bin, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint AS ok,
     sum(t.rate_limited)::bigint AS rate_limited, sum(t.refused)::bigint AS refused, sum(t.server_error)::bigint AS server_error,
     sum(t.timeout)::bigint AS timeout, sum(t.network)::bigint AS network, sum(t.other)::bigint AS other, sum(t.took_us)::bigint AS took_us,
     max(t.slowest_us)::bigint AS slowest_us, sum(t.wait_us)::bigint AS wait_us, max(t.longest_wait_us)::bigint AS longest_wait_us,
     sum(t.delivered)::bigint AS delivered, sum(t.retried)::bigint AS retried, sum(t.dead_lettered)::bigint AS dead_lettered,
-    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled
+    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled,
+    sum(t.arrived)::bigint AS arrived
 FROM tally t
 WHERE t.destination_id = @destination_id AND t.step_s = @step_s AND t.at >= @since
 GROUP BY 1 ORDER BY 1 LIMIT 3000;
+
+-- name: TallyListByLane :many
+-- What came for all destinations of a lane and what their receiver answered, minute by minute, oldest first; at most a day and a bit.
+SELECT t.at, sum(t.arrived)::bigint AS arrived, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint AS ok,
+    sum(t.rate_limited)::bigint AS rate_limited, sum(t.refused)::bigint AS refused, sum(t.timeout)::bigint AS timed_out,
+    sum(t.took_us)::bigint AS took_us, max(t.longest_wait_us)::bigint AS longest_wait_us, sum(t.retried)::bigint AS retried,
+    sum(t.delivered)::bigint AS delivered, sum(t.dead_lettered)::bigint AS dead_lettered, sum(t.expired)::bigint AS expired
+FROM destination d JOIN tally t ON t.destination_id = d.id
+WHERE d.lane_id = @lane_id AND t.step_s = 60 AND t.at >= @since
+GROUP BY t.at ORDER BY t.at LIMIT 1500;
 
 -- name: TallySum :one
 -- One destination's sums, or those of all together (destination 0). Zeros where nothing happened.
@@ -76,7 +87,7 @@ SELECT coalesce(sum(t.requests), 0)::bigint AS requests, coalesce(sum(t.ok), 0):
     coalesce(max(t.longest_wait_us), 0)::bigint AS longest_wait_us, coalesce(sum(t.delivered), 0)::bigint AS delivered,
     coalesce(sum(t.retried), 0)::bigint AS retried, coalesce(sum(t.dead_lettered), 0)::bigint AS dead_lettered,
     coalesce(sum(t.expired), 0)::bigint AS expired, coalesce(sum(t.superseded), 0)::bigint AS superseded,
-    coalesce(sum(t.cancelled), 0)::bigint AS cancelled
+    coalesce(sum(t.cancelled), 0)::bigint AS cancelled, coalesce(sum(t.arrived), 0)::bigint AS arrived
 FROM tally t WHERE t.destination_id = @destination_id AND t.step_s = @step_s AND t.at >= @since;
 
 -- name: TallySumByDestination :many
@@ -87,7 +98,8 @@ SELECT t.destination_id, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint 
     sum(t.timeout)::bigint AS timeout, sum(t.network)::bigint AS network, sum(t.other)::bigint AS other, sum(t.took_us)::bigint AS took_us,
     max(t.slowest_us)::bigint AS slowest_us, sum(t.wait_us)::bigint AS wait_us, max(t.longest_wait_us)::bigint AS longest_wait_us,
     sum(t.delivered)::bigint AS delivered, sum(t.retried)::bigint AS retried, sum(t.dead_lettered)::bigint AS dead_lettered,
-    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled
+    sum(t.expired)::bigint AS expired, sum(t.superseded)::bigint AS superseded, sum(t.cancelled)::bigint AS cancelled,
+    sum(t.arrived)::bigint AS arrived
 FROM tally t
 WHERE t.step_s = @step_s AND t.at >= @since AND t.destination_id <> 0
 GROUP BY t.destination_id ORDER BY 2 DESC, 1 LIMIT @max;

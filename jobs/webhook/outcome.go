@@ -55,6 +55,7 @@ type Outcome struct {
 	Phases    Phases        // where that time went
 	Excerpt   []byte        // the beginning of the response body, values of our own headers removed
 	Truncated bool          // there was, or may have been, more than Excerpt
+	Headers   []Header      // of the response, by name and without what is secret; nil where nobody asked and it was a success
 	Location  string        // on 3xx: where it pointed, without userinfo, query and fragment
 
 	// Unknown is true when the whole request was written but no status came back: the receiver may have applied it.

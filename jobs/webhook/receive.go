@@ -18,6 +18,9 @@ func (s *Sender) receive(response *http.Response, r Request) Outcome {
 		o.Location = redactLocation(response.Header.Get("Location"))
 	}
 	o.Excerpt, o.Truncated = s.readBody(response, r.Headers)
+	if r.KeepHeaders || o.Verdict != Delivered {
+		o.Headers = keptHeaders(response.Header, r.Headers)
+	}
 
 	return o
 }

@@ -52,6 +52,9 @@ type Request struct {
 	Timeout time.Duration     // DefaultTimeout when zero
 	Message Message
 	Policy  Policy
+
+	// KeepHeaders asks for the response's headers even where it is a success; of others they are kept anyway.
+	KeepHeaders bool
 }
 
 // NewSender returns a Sender. Close it at the end.

@@ -280,6 +280,8 @@ func TestSendKeepsABoundedExcerptAndReusesTheConnection(t *testing.T) {
 			z.Close()
 		case "/echo":
 			w.Header().Set("Retry-After", strings.Repeat("é", 200))
+			w.Header().Set("X-Echo", "we got "+r.Header.Get("Authorization"))
+			w.Header().Set("Set-Cookie", "session=abc")
 			fmt.Fprintf(w, "you sent %s and %s", r.Header.Get("Authorization"), strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		}
 	}))
@@ -308,6 +310,11 @@ func TestSendKeepsABoundedExcerptAndReusesTheConnection(t *testing.T) {
 	r := request(t, server.URL+"/echo")
 	r.Headers = map[string]string{"Authorization": "Bearer s3cr3t-token"}
 	o = sender.Send(t.Context(), r)
+	require.Empty(t, o.Headers, "nobody asked for the headers of a success")
+	r.KeepHeaders = true
+	o = sender.Send(t.Context(), r)
+	require.Contains(t, o.Headers, Header{"X-Echo", "we got [redacted]"})
+	require.Contains(t, o.Headers, Header{"Set-Cookie", "[redacted]"})
 	require.Equal(t, "you sent [redacted] and [redacted]", string(o.Excerpt))
 	require.Equal(t, strings.Repeat("?", 50), o.RetryAfterRaw, "100 bytes are 50 letters of two bytes")
 	require.False(t, o.Truncated)
