@@ -21,6 +21,8 @@ func (s *Server) mountDestinations(api huma.API) {
 	register(s, api, operation(http.MethodGet, "/destinations/{id}", "get-destination", ScopeRead, "Get a destination"), s.apiGetDestination)
 	registerBody[DestinationInput](s, api, operation(http.MethodPatch, "/destinations/{id}", "update-destination", ScopeAdmin,
 		"Change what is given of a destination"), s.apiUpdateDestination)
+	registerBody[ForecastInput](s, api, operation(http.MethodPost, "/destinations/{id}/forecast", "forecast-destination", ScopeRead,
+		"Say what a limit or a schedule would have done to the last 24 hours; nothing is changed"), s.apiForecastDestination)
 	remove := operation(http.MethodDelete, "/destinations/{id}", "delete-destination", ScopeAdmin, "Delete a destination; what it is still owed is cancelled")
 	remove.DefaultStatus = http.StatusNoContent
 	register(s, api, remove, s.apiDeleteDestination)

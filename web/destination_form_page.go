@@ -241,6 +241,7 @@ type destinationFormModel struct {
 	Form     destinationForm
 	Errors   []ui.FieldError
 	Defaults []webhook.Rule
+	Forecast *forecastModel // of what is typed, where that was asked for
 }
 
 func (m destinationFormModel) problem(id string) string {
@@ -268,8 +269,13 @@ func (s *Server) destinationNewPage(c echo.Context) error {
 }
 
 func (s *Server) showDestinationForm(c echo.Context, status int, id, name string, form destinationForm, errs []ui.FieldError) error {
-	m := destinationFormModel{ID: id, Title: "Add a destination", Form: form, Errors: errs, Defaults: webhook.DefaultRules()}
-	if id != "" {
+	return s.showDestinationPreview(c, status, destinationFormModel{ID: id, Form: form, Errors: errs}, name)
+}
+
+// showDestinationPreview is showDestinationForm with whatever else the model holds.
+func (s *Server) showDestinationPreview(c echo.Context, status int, m destinationFormModel, name string) error {
+	m.Title, m.Defaults = "Add a destination", webhook.DefaultRules()
+	if m.ID != "" {
 		m.Title = "Change " + name
 	}
 	m.Frame = s.frame(c, "destinations", m.Title)
@@ -305,6 +311,31 @@ func (s *Server) destinationEditPage(c echo.Context) error {
 		return err
 	}
 	return s.showDestinationForm(c, http.StatusOK, d.ID, d.Name, formOf(d), nil)
+}
+
+// destinationForecast answers the form with everything that was typed, and what the pace and the times in it would have done to the last day.
+func (s *Server) destinationForecast(c echo.Context) error {
+	form, err := readDestinationForm(c)
+	if err != nil {
+		return err
+	}
+	d, err := s.destinationParam(c)
+	if err != nil {
+		return err
+	}
+	form.Stored = formOf(d).Stored
+	in, err := form.input(false)
+	var forecast forecastModel
+	if err == nil {
+		forecast, err = s.forecastDestination(c.Request().Context(), d.RowID, in)
+	}
+	if errs, ok := fieldErrors(err); ok {
+		return s.showDestinationForm(c, http.StatusUnprocessableEntity, d.ID, d.Name, form, errs)
+	}
+	if err != nil {
+		return err
+	}
+	return s.showDestinationPreview(c, http.StatusOK, destinationFormModel{ID: d.ID, Form: form, Forecast: &forecast}, d.Name)
 }
 
 func (s *Server) destinationUpdate(c echo.Context) error {

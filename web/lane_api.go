@@ -53,6 +53,8 @@ func (s *Server) mountLanes(api huma.API) {
 	register(s, api, operation(http.MethodGet, "/lanes/{id}", "get-lane", ScopeRead, "Get a lane"), s.apiGetLane)
 	register(s, api, operation(http.MethodGet, "/lanes/{id}/changes", "list-lane-changes", ScopeRead, "List what changed a lane's pace, newest first"), s.apiListLaneChanges)
 	register(s, api, operation(http.MethodPost, "/lanes/{id}/adopt", "adopt-lane-rate", ScopeAdmin, "Adopt the pace that was suggested last"), s.apiAdoptLane)
+	registerBody[LaneInput](s, api, operation(http.MethodPost, "/lanes/{id}/forecast", "forecast-lane", ScopeRead,
+		"Say what a budget would have done to the last 24 hours; nothing is changed"), s.apiForecastLane)
 	registerBody[LaneInput](s, api, operation(http.MethodPatch, "/lanes/{id}", "update-lane", ScopeAdmin, "Change a lane's budget"), s.apiUpdateLane)
 }
 

@@ -36,6 +36,7 @@ func (s *Server) panelRoutes() []route {
 		{get, "/destinations/:id", viewer, s.destinationPage},
 		{post, "/destinations/:id", administrator, s.destinationUpdate},
 		{get, "/destinations/:id/edit", administrator, s.destinationEditPage},
+		{post, "/destinations/:id/forecast", administrator, s.destinationForecast},
 		{post, "/destinations/:id/pause", operator, s.destinationPause},
 		{post, "/destinations/:id/resume", operator, s.destinationResume},
 		{post, "/destinations/:id/adopt", administrator, s.destinationAdopt},

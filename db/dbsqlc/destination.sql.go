@@ -269,6 +269,51 @@ func (q *Queries) DestinationList(ctx context.Context, db DBTX, arg DestinationL
 	return items, nil
 }
 
+const DestinationListByLane = `-- name: DestinationListByLane :many
+SELECT id, name, url, state, state_reason, state_since, tenant, lane_id, timeout_ms, ttl_s, ordering, retry_schedule_ms, retry_jitter, responses, version, created_at, updated_at, deleted_at, draining_since, draining_reason FROM destination WHERE lane_id = $1 AND deleted_at IS NULL ORDER BY id LIMIT $2
+`
+
+func (q *Queries) DestinationListByLane(ctx context.Context, db DBTX, laneID int64, max int32) ([]Destination, error) {
+	rows, err := db.Query(ctx, DestinationListByLane, laneID, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Destination{}
+	for rows.Next() {
+		var i Destination
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Url,
+			&i.State,
+			&i.StateReason,
+			&i.StateSince,
+			&i.Tenant,
+			&i.LaneID,
+			&i.TimeoutMs,
+			&i.TtlS,
+			&i.Ordering,
+			&i.RetryScheduleMs,
+			&i.RetryJitter,
+			&i.Responses,
+			&i.Version,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.DrainingSince,
+			&i.DrainingReason,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DestinationListLane = `-- name: DestinationListLane :many
 SELECT id, name, rate, burst, max_in_flight, tat_us, held_us, held_reason, in_flight, open, parked, created_at, updated_at, serial, learning, learned_rate, slow_since, limited, margin_us, period_us, tau_us, window_size FROM lane WHERE id = ANY($1::bigint[]) LIMIT 1000
 `

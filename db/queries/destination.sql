@@ -43,6 +43,9 @@ WHERE deleted_at IS NULL AND id > @after
     AND (@search::text = '' OR strpos(lower(name), lower(@search::text)) > 0 OR strpos(lower(url), lower(@search::text)) > 0)
 ORDER BY id LIMIT @max;
 
+-- name: DestinationListByLane :many
+SELECT * FROM destination WHERE lane_id = @lane_id AND deleted_at IS NULL ORDER BY id LIMIT @max;
+
 -- name: DestinationListLane :many
 SELECT * FROM lane WHERE id = ANY(@lane_ids::bigint[]) LIMIT 1000;
 
