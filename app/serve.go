@@ -128,6 +128,7 @@ func (r *running) listen(ctx context.Context, failed chan<- error) (stop func(),
 		Handler: site.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
+	server.RegisterOnShutdown(site.CloseStreams)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serve: %w", err)

@@ -62,7 +62,10 @@ func newPanel(t *testing.T) *panel {
 // serve answers at an address of its own, to a browser of its own.
 func (p *panel) serve(server *Server) {
 	web := httptest.NewServer(server.Handler())
-	p.t.Cleanup(web.Close)
+	p.t.Cleanup(func() {
+		server.CloseStreams() // else Close waits for them
+		web.Close()
+	})
 	p.server, p.url = server, web.URL
 	p.client = p.browser()
 }

@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"errors"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -9,13 +11,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
-// newBrowser is a tab of a headless Chromium, and what its console says that it should not. With CI=true there must be one.
-func newBrowser(t *testing.T) (context.Context, func() []string) {
-	t.Helper()
+// browser is the one headless Chromium of all tests; each has a tab with cookies of its own.
+var browser struct {
+	sync.Once
+	ctx  context.Context //nolint:containedctx // it is chromedp's handle
+	stop func()
+	err  error
+}
+
+func startBrowser() {
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
@@ -24,20 +33,45 @@ func newBrowser(t *testing.T) (context.Context, func() []string) {
 		}
 	}
 	if path == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("no Chromium was found, and with CI=true the browser test must run: apt-get install -y chromium")
-		}
-		t.Skip("no Chromium was found, so the pages are not tried in a browser: apt-get install -y chromium")
+		browser.err = exec.ErrNotFound
+		return
 	}
 	options := slices.Clone(chromedp.DefaultExecAllocatorOptions[:])
 	options = append(options, chromedp.ExecPath(path))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
+	browser.ctx = ctx
+	browser.stop = func() {
+		_ = chromedp.Cancel(ctx)
+		cancel()
+		stopAllocator()
+	}
+	browser.err = chromedp.Do(ctx) // starts it
+}
+
+func stopBrowser() {
+	if browser.stop != nil {
+		browser.stop()
+	}
+}
+
+// newBrowser is a tab of a headless Chromium, and what its console says that it should not. With CI=true there must be one.
+func newBrowser(t *testing.T) (context.Context, func() []string) {
+	t.Helper()
+	browser.Do(startBrowser)
+	if errors.Is(browser.err, exec.ErrNotFound) {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("no Chromium was found, and with CI=true the browser test must run: apt-get install -y chromium")
+		}
+		t.Skip("no Chromium was found, so the pages are not tried in a browser: apt-get install -y chromium")
+	}
+	require.NoError(t, browser.err)
+	ctx, cancel := chromedp.NewContext(browser.ctx, chromedp.WithNewBrowserContext())
+	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	timed, cancelTimed := context.WithTimeout(ctx, 90*time.Second)
-	require.NoError(t, chromedp.Do(timed, chromedp.Navigate("about:blank")))
 
 	var (
 		mu       sync.Mutex
@@ -62,13 +96,23 @@ func newBrowser(t *testing.T) (context.Context, func() []string) {
 		cancelTimed()
 		_ = chromedp.Cancel(ctx)
 		cancel()
-		stop()
 		<-read
 	})
 	return timed, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(problems)
+	}
+}
+
+// enter gives the tab the session that the panel's client has.
+func (p *panel) enter(ctx context.Context) {
+	p.t.Helper()
+	base, err := url.Parse(p.url)
+	require.NoError(p.t, err)
+	for _, cookie := range p.client.Jar.Cookies(base) {
+		_, err := chromedp.Call(ctx, network.SetCookie, network.SetCookieParams{Name: cookie.Name, Value: cookie.Value, URL: p.url, HTTPOnly: new(true)})
+		require.NoError(p.t, err)
 	}
 }
 

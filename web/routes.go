@@ -29,6 +29,7 @@ func (s *Server) panelRoutes() []route {
 	const viewer, operator, administrator = ui.Viewer, ui.Operator, ui.Administrator
 	return []route{
 		{get, "/", viewer, s.overviewPage},
+		{get, livePath, viewer, s.liveStream},
 
 		{get, "/destinations", viewer, s.destinationListPage},
 		{post, "/destinations", administrator, s.destinationCreate},

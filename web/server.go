@@ -49,6 +49,7 @@ type Server struct {
 	echo     *echo.Echo
 	sessions *scs.SessionManager
 	river    *riverUI
+	feed     *feed
 	hashing  chan struct{} // places for password hashes, each of which takes 19 MiB
 	failures *rate.Limiter // of failed sign-ins in the audit log
 
@@ -67,6 +68,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{Options: o, queries: dbsqlc.New(), echo: echo.New(), hashing: make(chan struct{}, 2), failures: rate.NewLimiter(1, 100)}
 	s.sessions = newSessions(o.Pool, s.queries)
 	s.renderErrorPage = s.errorPage
+	s.feed = newFeed(o.Pool, s.queries, o.Log)
 	var err error
 	if s.river, err = newRiverUI(o.Pool, o.Log); err != nil {
 		return nil, err
@@ -91,6 +93,9 @@ func New(o Options) (*Server, error) {
 
 // Handler serves everything.
 func (s *Server) Handler() http.Handler { return s.echo }
+
+// CloseStreams ends what a graceful shutdown would wait for in vain: the streams of open pages, which come back by themselves.
+func (s *Server) CloseStreams() { s.feed.close() }
 
 // discoveryInterval is how often discovery is meant to run, so that a page can say when it does not.
 func (s *Server) discoveryInterval() time.Duration {
@@ -164,7 +169,7 @@ func (s *Server) logRequest() echo.MiddlewareFunc {
 				level = slog.LevelError
 			case v.RoutePath == "/api/v1/events" && v.Status < 400: // the hot path: thousands a second
 				level = slog.LevelDebug
-			case c.Request().Header.Get(fragmentHeader) != "" || v.RoutePath == "/static/*" || v.RoutePath == "/healthz" || v.RoutePath == "/readyz":
+			case c.Request().Header.Get(fragmentHeader) != "" || v.RoutePath == livePath || v.RoutePath == "/static/*" || v.RoutePath == "/healthz" || v.RoutePath == "/readyz":
 				level = slog.LevelDebug
 			}
 			s.Log.LogAttrs(c.Request().Context(), level, "request",

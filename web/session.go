@@ -78,8 +78,8 @@ func (s *sessionStore) Commit(token string, data []byte, expiry time.Time) error
 
 func (s *sessionStore) Delete(token string) error { return s.DeleteCtx(context.Background(), token) }
 
-// withSession loads the session before the handler and saves it when the answer begins. A fragment that refreshes itself saves nothing:
-// a page left open is no activity, so it does not keep its session alive.
+// withSession loads the session before the handler and saves it when the answer begins. A fragment that refreshes itself saves nothing,
+// nor does what tells it to: a page left open is no activity, so it does not keep its session alive.
 func (s *Server) withSession(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		token := ""
@@ -92,7 +92,7 @@ func (s *Server) withSession(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		ctx = context.WithValue(ctx, sessionLoaded{}, true)
 		c.SetRequest(c.Request().WithContext(ctx))
-		if isFragment(c) {
+		if isFragment(c) || c.Path() == livePath {
 			return next(c)
 		}
 		c.Response().Before(func() { s.saveSession(ctx, c) })

@@ -45,11 +45,11 @@ var created atomic.Int64
 
 // Main runs the tests of a package on a server, prints which one it is, and fails the package if a goroutine is left
 // at the end. It does not return. Options add to what goleak lets pass.
-func Main(m *testing.M, options ...goleak.Option) {
+func Main(m interface{ Run() int }, options ...goleak.Option) {
 	os.Exit(run(m, options))
 }
 
-func run(m *testing.M, options []goleak.Option) int {
+func run(m interface{ Run() int }, options []goleak.Option) int {
 	flag.Parse()
 	if list := flag.Lookup("test.list"); list != nil && list.Value.String() != "" {
 		return m.Run() // only names are asked for

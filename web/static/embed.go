@@ -1,4 +1,4 @@
-// Package static holds the files that browsers load: one style sheet, one script. Each is served under a name with the hash of its
+// Package static holds the files that browsers load: a style sheet, and scripts. Each is served under a name with the hash of its
 // content, so that it may be cached for ever and a new version is seen at once.
 package static
 
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-//go:embed app.css live.js icon.svg
+//go:embed app.css act.js live.js icon.svg vendor/idiomorph-0.8.0.min.js
 var content embed.FS
 
 type file struct {
@@ -22,11 +22,14 @@ type file struct {
 var urls, files = load()
 
 func load() (map[string]string, map[string]file) {
+	const css, js = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
 	urls, files := map[string]string{}, map[string]file{}
 	for name, kind := range map[string]string{
-		"app.css":  "text/css; charset=utf-8",
-		"live.js":  "text/javascript; charset=utf-8",
-		"icon.svg": "image/svg+xml",
+		"app.css":                       css,
+		"act.js":                        js,
+		"live.js":                       js,
+		"vendor/idiomorph-0.8.0.min.js": js,
+		"icon.svg":                      "image/svg+xml",
 	} {
 		body, err := content.ReadFile(name)
 		if err != nil {
@@ -34,7 +37,7 @@ func load() (map[string]string, map[string]file) {
 		}
 		sum := sha256.Sum256(body)
 		ext := path.Ext(name)
-		hashed := strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		hashed := strings.TrimSuffix(path.Base(name), ext) + "." + hex.EncodeToString(sum[:6]) + ext
 		urls[name] = "/static/" + hashed
 		files[hashed] = file{body, kind}
 	}

@@ -1,82 +1,260 @@
-// What the pages do beyond plain HTML: regions that stay current, relative times, confirmations in a dialog, copy buttons.
-// Every page works without it.
+// Regions that stay current, and relative times. The server says on /live which regions of the page have changed; each then asks for
+// itself again, at most about once a second. Without that it asks every few seconds. Every page works without any of it.
 "use strict";
 
-// ---- <live-region src="…" every="5s">: swaps in the server's fresh rendering of itself while somebody can see it.
+const clockOf = ms => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+// ---- What the page says about itself: nothing while all is well.
+const status = {
+  feed: "", fetch: "",
+  set(who, text) {
+    this[who] = text;
+    const out = document.getElementById("live-status"), say = this.fetch || this.feed;
+    if (out && out.textContent !== say) out.textContent = say;
+  },
+};
+
+// ---- <live-region src="…" every="5s">: brings in the server's fresh rendering of itself while somebody can see it.
+// Rows in a list that the pointer is in keep their places until it leaves.
+const lists = "tbody, ul.attention";
+let pointing = false; // with something that hovers: a finger leaves :hover behind
+addEventListener("pointerover", e => { pointing = e.pointerType !== "touch"; }, { capture: true, passive: true });
+
 class LiveRegion extends HTMLElement {
   connectedCallback() {
     this.period = Math.max(1, parseFloat(this.getAttribute("every")) || 5) * 1000;
     this.misses = 0;
-    this.seen = () => { if (!document.hidden) this.refresh(); };
+    this.asked = 0; // when it last asked
+    this.good = Date.now(); // when it last had an answer
+    this.rest = 0; // how long it leaves the server alone afterwards
+    this.seen = () => { if (!document.hidden) this.soon(); };
     document.addEventListener("visibilitychange", this.seen);
+    this.addEventListener("pointerleave", () => this.release());
+    this.addEventListener("pointerover", e => { if (this.held && !this.held.list.contains(e.target) && !e.target.closest(".held")) this.release(); });
+    LiveRegion.all.add(this);
+    feed.open();
     this.plan();
   }
 
   disconnectedCallback() {
     clearTimeout(this.timer);
     document.removeEventListener("visibilitychange", this.seen);
+    LiveRegion.all.delete(this);
+    feed.open();
   }
 
+  // Now and then in any case: less often while the server says what changes.
   plan() {
+    const wait = feed.live ? Math.max(15000, 3 * this.period) : this.period * Math.min(12, 1 + this.misses);
+    this.at(wait);
+  }
+
+  // As soon as the pace allows, and not all browsers at once.
+  soon() {
+    const pace = Math.max(feed.pace, this.rest);
+    this.at(Math.max(0, this.asked + pace - Date.now()) + Math.random() * 0.3 * feed.pace);
+  }
+
+  at(wait) {
+    const due = Date.now() + wait;
+    if (this.timer && this.due <= due && this.due > Date.now()) return; // something sooner is planned
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.refresh(), this.period * Math.min(12, 1 + this.misses));
+    this.due = due;
+    this.timer = setTimeout(() => { this.timer = 0; this.refresh(); }, wait);
   }
 
   async refresh() {
-    clearTimeout(this.timer);
-    if (document.hidden || !this.isConnected) return; // visibilitychange starts it again
-    // Not under the reader's hands: text being selected, a field being filled in, a question being answered.
-    const selection = getSelection();
-    const busy = document.querySelector("dialog[open], live-region details.confirm[open]") || (selection && !selection.isCollapsed && this.contains(selection.anchorNode)) ||
-      (this.contains(document.activeElement) && document.activeElement.matches("input, textarea, select"));
-    if (!busy) {
-      try {
-        const answer = await fetch(this.getAttribute("src"), { headers: { "Weir-Fragment": "1" }, redirect: "manual", cache: "no-store" });
-        if (answer.type === "opaqueredirect" || answer.status === 401) { this.say("You are signed out. Reload the page to sign in."); return; }
-        if (!answer.ok) throw new Error(String(answer.status));
-        this.swap(await answer.text());
-        this.misses = 0;
-        this.say("");
-      } catch {
-        this.misses++;
-        if (this.misses > 1) this.say("Weir does not answer. What you see may be out of date.");
-      }
+    if (document.hidden || !this.isConnected || this.asking) return; // visibilitychange starts it again
+    if (this.busy()) { this.at(1000); return; }
+    this.asking = true;
+    this.asked = Date.now();
+    try {
+      const answer = await fetch(this.getAttribute("src"), { headers: { "Weir-Fragment": "1" }, redirect: "manual", cache: "no-store", signal: AbortSignal.timeout(20000) });
+      if (answer.type === "opaqueredirect" || answer.status === 401) { feed.signedOut(); return; }
+      if (!answer.ok) throw new Error(String(answer.status));
+      const html = await answer.text();
+      this.rest = Math.min(20000, 10 * (Date.now() - this.asked)); // what takes long is asked for less often
+      if (this.busy()) this.at(1000); else this.show(html);
+      this.misses = 0;
+      this.good = Date.now();
+      status.set("fetch", "");
+    } catch {
+      if (++this.misses > 1) status.set("fetch", `Weir has not answered since ${clockOf(this.good)}. What you see may be out of date.`);
+    } finally {
+      this.asking = false;
     }
     this.plan();
   }
 
-  swap(html) {
+  // Not under the reader's hands: text being selected, a field being filled in, a question being answered.
+  busy() {
+    const selection = getSelection();
+    return !!document.querySelector("dialog[open]:not(.calm-dialog), live-region details.confirm[open]") ||
+      (selection && !selection.isCollapsed && this.contains(selection.anchorNode)) ||
+      (this.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select"));
+  }
+
+  show(html) {
     const fresh = document.createElement("template");
     fresh.innerHTML = html;
-    // Open details stay open, the focus stays on the same element, and boxes keep their scroll position.
+    const under = pointing ? this.querySelector(`:is(${lists}):hover`) : null;
+    if (under) {
+      const next = fresh.content.querySelectorAll(lists)[[...this.querySelectorAll(lists)].indexOf(under)];
+      const news = next && rowNews(under, next);
+      if (!next || news.moved) {
+        this.hold(html, under, next ? news.fresh : 0);
+        if (!next) return;
+        keepPlaces(under, next);
+      } else {
+        this.unhold();
+      }
+    } else {
+      this.unhold();
+    }
+    this.morph(fresh.content);
+  }
+
+  // Changes what differs and leaves the rest alone, so that focus, scroll position and what is open stay.
+  morph(content) {
     for (const old of this.querySelectorAll("details[id]")) {
-      const next = fresh.content.getElementById(old.id);
+      const next = content.getElementById(old.id);
       if (next) next.open = old.open;
     }
-    const scrolls = [...this.querySelectorAll("[id]")].filter(e => e.scrollTop || e.scrollLeft).map(e => [e.id, e.scrollTop, e.scrollLeft]);
-    const focus = this.contains(document.activeElement) ? LiveRegion.path(this, document.activeElement) : null;
-    this.replaceChildren(fresh.content);
-    for (const [id, top, left] of scrolls) { const e = document.getElementById(id); if (e) e.scrollTo(left, top); }
-    if (focus) focus(this)?.focus({ preventScroll: true });
-    enhance(this);
-  }
-
-  // A function that finds the counterpart of an element: by id, else a link by its address, else a summary by its details.
-  static path(root, e) {
-    if (e.id) return r => r.querySelector("#" + CSS.escape(e.id));
-    if (e.tagName === "SUMMARY" && e.parentElement.id) return r => r.querySelector("#" + CSS.escape(e.parentElement.id) + " > summary");
-    if (e.tagName === "A") {
-      const same = [...root.querySelectorAll("a")].filter(a => a.href === e.href), n = same.indexOf(e);
-      return r => [...r.querySelectorAll("a")].filter(a => a.href === e.href)[n];
+    for (const box of this.querySelectorAll("input[type=checkbox], input[type=radio]")) {
+      if (box.checked === box.defaultChecked) continue;
+      const same = `input[type=${box.type}][name="${CSS.escape(box.name)}"][value="${CSS.escape(box.value)}"]`;
+      const next = box.id ? content.getElementById(box.id) : content.querySelector(same);
+      if (next) next.checked = box.checked;
     }
-    return () => null;
+    enhance(content);
+    const before = new Set(rowsOf(this).map(keyOf));
+    nameRows(this);
+    nameRows(content);
+    if (this.pill) content.append(this.pill.cloneNode(true));
+    Idiomorph.morph(this, [...content.childNodes], { morphStyle: "innerHTML", ignoreActiveValue: true });
+    this.pill = this.querySelector(":scope > .held");
+    const added = rowsOf(this).filter(row => !before.has(keyOf(row)));
+    if (before.size && added.length * 2 <= before.size) for (const row of added) row.classList.add("fresh");
+    tick();
+    this.dispatchEvent(new CustomEvent("live:shown", { bubbles: true }));
   }
 
-  say(text) {
-    const out = document.getElementById("live-status");
-    if (out && out.textContent !== text) out.textContent = text;
+  hold(html, list, fresh) {
+    this.held = { html, list };
+    if (!this.pill) {
+      this.pill = document.createElement("button");
+      this.pill.type = "button";
+      this.pill.className = "held primary small";
+      this.append(this.pill);
+    }
+    this.pill.textContent = fresh ? `${fresh} new – show` : "Changed – show";
+  }
+
+  unhold() {
+    this.held = null;
+    this.pill?.remove();
+    this.pill = null;
+  }
+
+  release() {
+    if (!this.held) return;
+    const template = document.createElement("template");
+    template.innerHTML = this.held.html;
+    this.unhold();
+    this.morph(template.content);
   }
 }
+LiveRegion.all = new Set();
+
+// ---- Rows are known by their id, or by where their first link leads.
+const rowsOf = root => [...root.querySelectorAll("tbody > tr, ul.attention > li")];
+function keyOf(row) { return row.id || row.querySelector("a[href]")?.getAttribute("href") || ""; }
+function nameRows(root) {
+  const seen = new Set();
+  for (const row of rowsOf(root)) {
+    const key = keyOf(row);
+    if (row.id || !key || seen.has(key)) continue;
+    seen.add(key);
+    row.id = "row:" + key;
+  }
+}
+
+// What a fresh list has that the shown one has not, and whether anything would move.
+function rowNews(shown, fresh) {
+  const plain = row => keyOf(row).replace(/^row:/, "");
+  const had = [...shown.children].map(plain), has = [...fresh.children].map(plain);
+  return { fresh: has.filter(k => !had.includes(k)).length, moved: had.length !== has.length || had.some((k, i) => k !== has[i]) };
+}
+
+// Puts the fresh rows into the shown order; what is gone stays for now, what is new is left out.
+function keepPlaces(shown, fresh) {
+  const byKey = new Map([...fresh.children].map(row => [keyOf(row), row]));
+  fresh.replaceChildren(...[...shown.children].map(row => byKey.get(keyOf(row).replace(/^row:/, "")) ?? row.cloneNode(true)));
+}
+
+// ---- The stream that says what has changed: one for the page, only while it is in view.
+const feed = {
+  live: false, pace: 1000, tries: 0, heard: 0, since: 0,
+
+  // Called whenever what there is to watch may have changed.
+  open() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.connect(), 0);
+  },
+
+  connect() {
+    const regions = [...LiveRegion.all], on = regions.slice(0, 8).map(r => r.getAttribute("src"));
+    const url = "/live?" + new URLSearchParams(on.map(src => ["on", src]));
+    if (this.source && this.url === url) return;
+    this.close();
+    if (!window.EventSource || !on.length || document.hidden || this.out) return;
+    this.url = url;
+    const source = this.source = new EventSource(url);
+    const hear = (name, f) => source.addEventListener(name, e => { this.heard = Date.now(); f(JSON.parse(e.data)); });
+    hear("hello", () => {
+      this.live = true;
+      this.tries = this.since = 0;
+      document.documentElement.dataset.live = "on";
+      status.set("feed", "");
+    });
+    hear("change", change => {
+      this.pace = change.pace;
+      for (const i of change.regions) regions[i]?.soon();
+    });
+    hear("beat", () => {});
+    hear("end", why => { if (why === "signed-out") this.signedOut(); else this.lost(); });
+    source.onerror = () => this.lost();
+  },
+
+  close() {
+    this.source?.close();
+    this.source = null;
+    this.live = false;
+    delete document.documentElement.dataset.live;
+  },
+
+  // Until it is back, the regions ask by themselves.
+  lost() {
+    this.close();
+    this.since ||= Date.now();
+    if (++this.tries > 1) status.set("feed", `Live updates stopped at ${clockOf(this.since)}. Until they are back, this page refreshes every few seconds.`);
+    for (const region of LiveRegion.all) region.plan();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.connect(), Math.min(30000, 500 * 2 ** this.tries) * (0.5 + Math.random()));
+  },
+
+  signedOut() {
+    this.out = true;
+    this.close();
+    status.set("fetch", "You are signed out. Reload the page to sign in.");
+  },
+};
+
+document.addEventListener("visibilitychange", () => { if (document.hidden) feed.close(); else feed.open(); });
+addEventListener("pagehide", () => feed.close());
+addEventListener("pageshow", e => { if (e.persisted) feed.open(); });
+setInterval(() => { if (feed.live && Date.now() - feed.heard > 45000) feed.lost(); }, 5000);
+document.addEventListener("click", e => { const pill = e.target.closest("live-region > .held"); if (pill) pill.parentElement.release(); });
 
 // ---- Relative times, in the server's words.
 function relative(at, now) {
@@ -90,58 +268,20 @@ function relative(at, now) {
 const skew = (Date.parse(document.body?.dataset.now) || Date.now()) - Date.now();
 
 function tick() {
+  if (document.hidden) return;
   for (const e of document.querySelectorAll("time[datetime] > .rel")) {
-    const text = relative(Date.parse(e.parentElement.dateTime), Date.now() + skew);
+    const at = Date.parse(e.parentElement.dateTime); // not a number: beyond what a browser can date
+    const text = at ? relative(at, Date.now() + skew) : e.textContent;
     if (e.textContent !== text) e.textContent = text;
   }
 }
 
-// ---- <details class="confirm">: its content opens as a modal dialog.
-function openConfirm(details) {
-  const body = details.querySelector(".confirm-body");
-  const dialog = document.createElement("dialog");
-  dialog.setAttribute("aria-labelledby", body.querySelector("h2").id);
-  dialog.append(body.cloneNode(true));
-  body.remove(); // one of each id at a time
-  dialog.addEventListener("close", () => {
-    if (details.isConnected) { details.append(dialog.firstChild); details.querySelector("summary").focus(); }
-    dialog.remove();
-  });
-  dialog.addEventListener("click", e => { if (e.target === dialog || e.target.closest("[data-close]")) { e.preventDefault(); dialog.close(); } });
-  document.body.append(dialog);
-  dialog.showModal();
-}
-
-document.addEventListener("click", e => {
-  const summary = e.target.closest("details.confirm > summary");
-  if (summary && window.HTMLDialogElement) { e.preventDefault(); openConfirm(summary.parentElement); }
-  const copy = e.target.closest("button[data-copy]");
-  if (copy) {
-    const text = document.getElementById(copy.dataset.copy)?.textContent ?? "";
-    navigator.clipboard?.writeText(text).then(() => {
-      const label = copy.querySelector(".label");
-      label.textContent = "Copied";
-      setTimeout(() => { label.textContent = "Copy"; }, 1500);
-    });
-  }
+// The exact time, in the reader's own zone.
+document.addEventListener("pointerover", e => {
+  const time = e.target.closest?.("time[datetime]"), at = time && new Date(time.dateTime);
+  if (at && !isNaN(at)) time.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" }) + "\n" + at.toISOString().replace("T", " ").replace("Z", " UTC");
 });
-
-// A form is sent once, however often its button is pressed.
-document.addEventListener("submit", e => {
-  if (e.target.method !== "post") return;
-  if (e.target.dataset.sent) { e.preventDefault(); return; }
-  e.target.dataset.sent = "1";
-  setTimeout(() => { delete e.target.dataset.sent; }, 5000);
-});
-addEventListener("pageshow", () => { for (const f of document.forms) delete f.dataset.sent; });
-
-function enhance(root) {
-  if (navigator.clipboard) for (const b of root.querySelectorAll("button[data-copy][hidden]")) b.hidden = false;
-}
 
 customElements.define("live-region", LiveRegion);
-document.documentElement.classList.add("js");
-enhance(document);
-document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 setInterval(tick, 1000);
 tick();

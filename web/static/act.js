@@ -1,0 +1,49 @@
+// What pages do under the hand: confirmations in a dialog, copy buttons, forms that are sent once. Every page works without it.
+"use strict";
+
+// ---- <details class="confirm">: its content opens as a modal dialog.
+function openConfirm(details) {
+  const body = details.querySelector(".confirm-body");
+  const dialog = document.createElement("dialog");
+  dialog.setAttribute("aria-labelledby", body.querySelector("h2").id);
+  dialog.append(body.cloneNode(true));
+  body.remove(); // one of each id at a time
+  dialog.addEventListener("close", () => {
+    if (details.isConnected) { details.append(dialog.firstChild); details.querySelector("summary").focus(); }
+    dialog.remove();
+  });
+  dialog.addEventListener("click", e => { if (e.target === dialog || e.target.closest("[data-close]")) { e.preventDefault(); dialog.close(); } });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+document.addEventListener("click", e => {
+  const summary = e.target.closest("details.confirm > summary");
+  if (summary && window.HTMLDialogElement) { e.preventDefault(); openConfirm(summary.parentElement); }
+  const copy = e.target.closest("button[data-copy]");
+  if (copy) {
+    const text = document.getElementById(copy.dataset.copy)?.textContent ?? "";
+    navigator.clipboard?.writeText(text).then(() => {
+      const label = copy.querySelector(".label");
+      label.textContent = "Copied";
+      setTimeout(() => { label.textContent = "Copy"; }, 1500);
+    });
+  }
+});
+
+// A form is sent once, however often its button is pressed.
+document.addEventListener("submit", e => {
+  if (e.target.method !== "post") return;
+  if (e.target.dataset.sent) { e.preventDefault(); return; }
+  e.target.dataset.sent = "1";
+  setTimeout(() => { delete e.target.dataset.sent; }, 5000);
+});
+addEventListener("pageshow", () => { for (const f of document.forms) delete f.dataset.sent; });
+
+function enhance(root) {
+  if (navigator.clipboard) for (const b of root.querySelectorAll("button[data-copy][hidden]")) b.hidden = false;
+}
+
+document.documentElement.classList.add("js");
+enhance(document);
+document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
