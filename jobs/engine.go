@@ -118,6 +118,7 @@ func New(o Options) (*Engine, error) {
 	fan.client, e.commits.client = e.client, e.client
 	e.feeder = &replayFeeder{replaySender: replaySender{queries: e.queries, client: e.client}, pool: e.pool, log: o.Log}
 	e.sweeper = &sweeper{pool: e.pool, queries: e.queries, commits: e.commits, tally: e.tally, feeder: e.feeder, log: o.Log, mender: newReconciler(e.pool, e.queries, e.client, o.Log)}
+	e.sweeper.inbox = &inbox{pool: e.pool, queries: e.queries, log: o.Log}
 	e.intake = newIntake(e.pool, e.queries, fan, o.BodyLimit)
 	return e, nil
 }

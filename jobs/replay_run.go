@@ -105,6 +105,9 @@ func (e *Engine) StartReplay(ctx context.Context, run ReplayRun) (id int64, exis
 		if err == nil && n == 0 && !more {
 			return &ConflictError{"replay", "no delivery is like that"}
 		}
+		if err == nil {
+			err = e.recordLetterReplay(ctx, tx, run, id)
+		}
 		if err != nil || run.Also == nil {
 			return err
 		}

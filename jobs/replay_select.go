@@ -29,6 +29,8 @@ type ReplayFilter struct {
 	CreatedTo     *time.Time `json:"created_to,omitempty"`
 	SettledFrom   *time.Time `json:"settled_from,omitempty"`
 	SettledTo     *time.Time `json:"settled_to,omitempty"`
+	Letters       int64      `json:"dead_letters,omitempty"` // what is open of this group of dead letters
+	Deliveries    []int64    `json:"deliveries,omitempty"`   // chosen one by one; at most MaxLettersChosen
 }
 
 // ReplayStates are those a delivery can be replayed from.
@@ -57,6 +59,12 @@ func (f ReplayFilter) normalized() (ReplayFilter, error) {
 			return f, err
 		}
 	}
+	if len(f.Deliveries) > MaxLettersChosen {
+		return f, &InvalidError{"deliveries", fmt.Sprintf("want %d at most", MaxLettersChosen)}
+	}
+	f.Deliveries = slices.Clone(f.Deliveries)
+	slices.Sort(f.Deliveries)
+	f.Deliveries = slices.Compact(f.Deliveries)
 	if f.Status != 0 && (f.Status < 100 || f.Status > 999) {
 		return f, &InvalidError{"status", "want the status of an answer, such as 503"}
 	}
@@ -93,7 +101,7 @@ func DecodeReplayFilter(stored []byte) (f ReplayFilter, err error) {
 
 // stages are the walks that together meet everything the filter may match: along one index, or one state after the other.
 func (f ReplayFilter) stages() []string {
-	if f.EventID != "" || f.Subject != "" || slices.Contains(f.States, StateDelivered) {
+	if f.Letters != 0 || len(f.Deliveries) > 0 || f.EventID != "" || f.Subject != "" || slices.Contains(f.States, StateDelivered) {
 		return []string{""}
 	}
 	return f.States
@@ -119,14 +127,14 @@ func (r *replayReader) next(ctx context.Context, conn dbsqlc.DBTX, at replayCurs
 	if at.stage >= len(stages) {
 		return nil, replayCursor{stage: at.stage, done: true}, nil
 	}
-	ids, err := r.stretch(ctx, conn, stages[at.stage], at.id, stretch)
+	ids, last, err := r.stretch(ctx, conn, stages[at.stage], at.id, stretch)
 	if err != nil {
 		return nil, at, fmt.Errorf("read ledger: %w", err)
 	}
 	if len(ids) < int(stretch) {
 		at = replayCursor{stage: at.stage + 1, done: at.stage+1 >= len(stages)}
 	} else {
-		at.id = ids[len(ids)-1]
+		at.id = last
 	}
 	if len(ids) == 0 {
 		return nil, at, nil
@@ -138,9 +146,32 @@ func (r *replayReader) next(ctx context.Context, conn dbsqlc.DBTX, at replayCurs
 	return rows, at, nil
 }
 
-func (r *replayReader) stretch(ctx context.Context, conn dbsqlc.DBTX, stage string, after int64, limit int32) ([]int64, error) {
+// stretch reads the next ids of a walk, and where it stands after them.
+func (r *replayReader) stretch(ctx context.Context, conn dbsqlc.DBTX, stage string, after int64, limit int32) (ids []int64, last int64, err error) {
+	if r.filter.Letters != 0 {
+		return r.letters(ctx, conn, after, limit)
+	}
+	if ids, err = r.ledger(ctx, conn, stage, after, limit); err == nil && len(ids) > 0 {
+		last = ids[len(ids)-1]
+	}
+	return ids, last, err
+}
+
+// letters walks along a group of the inbox, in the order in which they came in.
+func (r *replayReader) letters(ctx context.Context, conn dbsqlc.DBTX, after int64, limit int32) (ids []int64, last int64, err error) {
+	rows, err := r.queries.DeadLetterStretch(ctx, conn, dbsqlc.DeadLetterStretchParams{GroupID: r.filter.Letters, After: after, Max: limit})
+	for _, row := range rows {
+		ids, last = append(ids, row.DeliveryID), row.Seq
+	}
+	return ids, last, err
+}
+
+func (r *replayReader) ledger(ctx context.Context, conn dbsqlc.DBTX, stage string, after int64, limit int32) ([]int64, error) {
 	f, q := r.filter, r.queries
 	switch {
+	case len(f.Deliveries) > 0:
+		from, _ := slices.BinarySearch(f.Deliveries, after+1)
+		return f.Deliveries[from:min(from+int(limit), len(f.Deliveries))], nil
 	case f.EventID != "":
 		return q.DeliveryStretchByEvent(ctx, conn, dbsqlc.DeliveryStretchByEventParams{EventID: f.EventID, After: after, Max: limit})
 	case f.Subject != "":

@@ -34,6 +34,7 @@ type sweeper struct {
 	feeder  *replayFeeder
 	log     *slog.Logger
 
+	inbox   *inbox
 	mender  *reconciler
 	blocked int64 // where the look at blocked deliveries goes on
 	tick    int64
@@ -85,6 +86,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"release blocked deliveries", 1, s.releaseBlocked},
 		{"promote", 1, s.promote},
 		{"feed replays", 1, s.feeder.step},
+		{"follow dead letters", 1, s.inbox.step},
 		{"analyze", 5, s.analyze},
 		{"take over from dead processes", 5, s.mender.takeOver},
 		{"reconcile", 1, s.mender.reconcile},
@@ -95,6 +97,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		{"prune tally", 60, s.pruneTally},
 		{"prune", 600, s.prune},
 		{"prune mends", 600, s.mender.prune},
+		{"prune dead letters", 600, s.inbox.prune},
 	} {
 		if s.tick%step.every != 0 {
 			continue

@@ -114,6 +114,64 @@ type Audit struct {
 	Address    string
 }
 
+type DeadLetter struct {
+	DeliveryID int64
+	GroupID    int64
+	Seq        int64
+	EndedAt    time.Time
+	ReplayID   *int64
+	LeftAt     *time.Time
+	LeftWhy    *string
+}
+
+type DeadLetterChange struct {
+	ID         int64
+	DeliveryID int64
+}
+
+type DeadLetterGroup struct {
+	ID              int64
+	DestinationID   int64
+	State           string
+	Status          int32
+	ErrorClass      string
+	Type            string
+	Reason          string
+	Open            int32
+	Sending         int32
+	Total           int64
+	FirstSeen       time.Time
+	LastSeen        time.Time
+	OpenedAt        *time.Time
+	AssigneeID      *int64
+	SnoozedUntil    *time.Time
+	SnoozedOpen     int32
+	ResolvedThrough int64
+	ResolvedBefore  int64
+	ResolvedAt      *time.Time
+	ResolvedBy      string
+	Resolution      string
+}
+
+type DeadLetterHistory struct {
+	ID       int64
+	GroupID  int64
+	At       time.Time
+	LastAt   time.Time
+	Kind     string
+	Actor    string
+	Note     string
+	Count    int32
+	ReplayID *int64
+	Key      string
+}
+
+type DeadLetterTally struct {
+	GroupID int64
+	At      time.Time
+	Came    int32
+}
+
 type Delivery struct {
 	ID             int64
 	EventID        int64
