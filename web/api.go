@@ -65,6 +65,7 @@ func (s *Server) mountAPI(e *echo.Echo) {
 	s.mountLanes(api)
 	s.mountDeliveries(api)
 	s.mountReplays(api)
+	s.mountLetters(api)
 	s.mountDiscovery(api)
 	s.mountTokens(api)
 	s.mountSearchKeys(api)
@@ -256,10 +257,11 @@ const (
 	idPerson      = "usr_"
 	idSession     = "ses_"
 	idInvitation  = "inv_"
+	idLetters     = "dlg_"
 )
 
 var idNames = map[string]string{idDestination: "destination", idLane: "lane", idDelivery: "delivery", idReplay: "replay", idToken: "token", idSearchKey: "search key",
-	idPerson: "person", idSession: "session", idInvitation: "invitation"}
+	idPerson: "person", idSession: "session", idInvitation: "invitation", idLetters: "group of dead letters"}
 
 func formatID(prefix string, id int64) string { return prefix + strconv.FormatInt(id, 10) }
 

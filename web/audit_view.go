@@ -42,6 +42,9 @@ var auditWords = map[string]string{ //nolint:gosec // words, no credentials
 	"replay.pause": "paused the replay", "replay.resume": "resumed the replay", "payload.reveal": "revealed a payload", "person.invite": "invited", "person.uninvite": "withdrew the invitation of",
 	"person.create": "made the account", "person.role": "changed the role of", "person.deactivate": "deactivated", "person.reactivate": "let in again",
 	"person.password_link": "made a link to a new password for", "password.change": "changed the password of", "session.revoke": "ended a session of",
+	"dead_letters.resolve": "resolved the dead letters", "dead_letters.resolve_some": "resolved some of the dead letters",
+	"dead_letters.take_back": "took back the resolution of the dead letters", "dead_letters.snooze": "snoozed the dead letters",
+	"dead_letters.wake": "ended the snooze of the dead letters", "dead_letters.note": "noted something on the dead letters", "dead_letters.assign": "assigned the dead letters",
 	"search_key.create": "declared the search key", "search_key.delete": "removed the search key",
 	"token.create": "made the API token", "token.revoke": "revoked the API token", "sign_in": "signed in", "sign_out": "signed out",
 	"sign_in_failed": "was refused at the sign-in",
@@ -50,7 +53,7 @@ var auditWords = map[string]string{ //nolint:gosec // words, no credentials
 // auditGroups are the choices of the filter: a prefix stands for all that begin with it.
 var auditGroups = []ui.Option{
 	{Value: "", Label: "Anything"}, {Value: "destination.", Label: "Destinations"}, {Value: "secret.", Label: "Signing secrets"}, {Value: "lane.", Label: "Lanes"},
-	{Value: "replay.", Label: "Replays"}, {Value: "payload.", Label: "Payloads revealed"}, {Value: "person.", Label: "People"}, {Value: "password.", Label: "Passwords"},
+	{Value: "replay.", Label: "Replays"}, {Value: "dead_letters.", Label: "Dead letters"}, {Value: "payload.", Label: "Payloads revealed"}, {Value: "person.", Label: "People"}, {Value: "password.", Label: "Passwords"},
 	{Value: "session.", Label: "Sessions ended"}, {Value: "token.", Label: "API tokens"}, {Value: "sign_in", Label: "Sign-ins"}, {Value: "sign_in_failed", Label: "Failed sign-ins"},
 }
 
@@ -67,6 +70,8 @@ func auditLineOf(row dbsqlc.Audit) (auditLineView, error) {
 		l.Href = "/destinations/" + row.ObjectID
 	case "delivery":
 		l.Href = "/deliveries/" + row.ObjectID
+	case "dead_letters":
+		l.Href = "/dead-letters/" + row.ObjectID
 	}
 	var err error
 	l.Changes, err = changesOf(row.Before, row.After)

@@ -42,6 +42,9 @@ func (s *Server) frame(c echo.Context, section, title string) ui.Frame {
 	f := ui.Frame{Title: title, Section: section, Version: s.Version, Now: time.Now()}
 	if who, ok := c.Get(operatorKey).(operator); ok {
 		f.Operator, f.Role = who.Name, who.Role
+		if !isFragment(c) {
+			f.Marks = map[string]string{"dead-letters": s.openLetters(c)}
+		}
 	}
 	if ctx := c.Request().Context(); s.hasSession(ctx) && !isFragment(c) {
 		f.Notice, f.Warning = s.sessions.PopString(ctx, sessionNotice), s.sessions.PopString(ctx, sessionWarning)

@@ -31,6 +31,8 @@ type ReplayFilter struct {
 	CreatedTo   string   `json:"created_to,omitempty" format:"date-time" doc:"Before this."`
 	SettledFrom string   `json:"settled_from,omitempty" format:"date-time" doc:"When it ended."`
 	SettledTo   string   `json:"settled_to,omitempty" format:"date-time" doc:"Before this."`
+	Letters     string   `json:"dead_letters,omitempty" example:"dlg_1" doc:"What is open of this group of dead letters."`
+	Deliveries  []string `json:"deliveries,omitempty" doc:"These, 200 at most."`
 }
 
 // parse makes the engine's filter of it; errors name the field.
@@ -44,6 +46,17 @@ func (f ReplayFilter) parse() (jobs.ReplayFilter, error) {
 			return out, err
 		}
 		out.DestinationID = id
+	}
+	if f.Letters != "" {
+		id, err := parseIDField(idLetters, "dead_letters", f.Letters)
+		if err != nil {
+			return out, err
+		}
+		out.Letters = id
+	}
+	var err error
+	if out.Deliveries, err = parseDeliveries(f.Deliveries); err != nil {
+		return out, err
 	}
 	for _, field := range []struct {
 		name, text string
@@ -84,6 +97,12 @@ func replayFilterOf(stored []byte) (ReplayFilter, error) {
 	}
 	if in.DestinationID != 0 {
 		f.Destination = formatID(idDestination, in.DestinationID)
+	}
+	if in.Letters != 0 {
+		f.Letters = formatID(idLetters, in.Letters)
+	}
+	for _, id := range in.Deliveries {
+		f.Deliveries = append(f.Deliveries, formatID(idDelivery, id))
 	}
 	for _, field := range []struct {
 		from *time.Time

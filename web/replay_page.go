@@ -50,18 +50,24 @@ func (s *Server) replayListPage(c echo.Context) error {
 
 // replayForm is what is typed, as it was typed. Its names are those of the address, so that a link can fill it in.
 type replayForm struct {
-	States []string
-	Values map[string]string
+	States     []string
+	Deliveries []string
+	Values     map[string]string
 }
 
 // replayFields are the form's fields besides the states, in its order.
-var replayFields = []string{"destination", "event", "subject", "type", "tenant", "error_class", "status", "reason", "created_from", "created_to", "settled_from", "settled_to", "share", "why"}
+var replayFields = []string{"destination", "event", "subject", "type", "tenant", "error_class", "status", "reason", "created_from", "created_to", "settled_from", "settled_to", "dead_letters", "share", "why"}
 
 func readReplayForm(values url.Values) replayForm {
 	f := replayForm{Values: map[string]string{}}
 	for _, state := range values["state"] {
 		if state != "" {
 			f.States = append(f.States, state)
+		}
+	}
+	for _, id := range values["delivery"] {
+		if checkText("delivery", id) == nil && len(id) <= 40 && len(f.Deliveries) <= jobs.MaxLettersChosen {
+			f.Deliveries = append(f.Deliveries, id)
 		}
 	}
 	for _, name := range replayFields {
@@ -76,6 +82,9 @@ func (f replayForm) pairs() [][2]string {
 	var pairs [][2]string
 	for _, state := range f.States {
 		pairs = append(pairs, [2]string{"state", state})
+	}
+	for _, id := range f.Deliveries {
+		pairs = append(pairs, [2]string{"delivery", id})
 	}
 	for _, name := range replayFields {
 		if f.Values[name] != "" {
@@ -109,6 +118,7 @@ func (f replayForm) run() (jobs.ReplayRun, error) {
 	in := ReplayFilter{
 		States: f.States, Destination: v["destination"], Event: v["event"], Subject: v["subject"], Type: v["type"], Tenant: v["tenant"], ErrorClass: v["error_class"],
 		Reason: v["reason"], CreatedFrom: v["created_from"], CreatedTo: v["created_to"], SettledFrom: v["settled_from"], SettledTo: v["settled_to"],
+		Letters: v["dead_letters"], Deliveries: f.Deliveries,
 	}
 	run := jobs.ReplayRun{Reason: v["why"]}
 	if v["status"] != "" {

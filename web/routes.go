@@ -64,6 +64,15 @@ func (s *Server) panelRoutes() []route {
 		{post, "/views", viewer, s.viewSave},
 		{post, "/views/:id/delete", viewer, s.viewDelete},
 
+		{get, "/dead-letters", viewer, s.letterListPage},
+		{get, "/dead-letters/:id", viewer, s.letterGroupPage},
+		{post, "/dead-letters/:id/assign", operator, s.letterAssign},
+		{post, "/dead-letters/:id/note", operator, s.letterNote},
+		{post, "/dead-letters/:id/snooze", operator, s.letterSnooze},
+		{post, "/dead-letters/:id/wake", operator, s.letterWake},
+		{post, "/dead-letters/:id/resolve", operator, s.letterResolve},
+		{post, "/dead-letters/:id/take-back", operator, s.letterTakeBack},
+
 		{get, "/replays", viewer, s.replayListPage},
 		{post, "/replays", operator, s.replayCreate},
 		{get, "/replays/new", operator, s.replayNewPage},

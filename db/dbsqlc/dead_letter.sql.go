@@ -185,12 +185,12 @@ WITH page AS MATERIALIZED (
     ORDER BY l.seq DESC LIMIT $4
 )
 SELECT page.delivery_id, page.seq, page.ended_at, page.replay_id, page.left_at, page.left_why, d.state, d.attempts, d.reason, d.last_status,
-    d.created_at, e.event_id, e.type, e.subject, a.no, a.status, a.excerpt, a.truncated
+    d.created_at, e.event_id, e.type, e.subject, a.excerpt
 FROM page
 JOIN delivery d ON d.id = page.delivery_id
 JOIN event e ON e.id = d.event_id
 LEFT JOIN LATERAL (
-    SELECT a.no, a.status, a.excerpt, a.truncated FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
+    SELECT a.excerpt FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
 ) a ON true
 ORDER BY page.seq DESC
 `
@@ -217,10 +217,7 @@ type DeadLetterListPageRow struct {
 	EventID    string
 	Type       string
 	Subject    string
-	No         int32
-	Status     *int32
 	Excerpt    []byte
-	Truncated  bool
 }
 
 // A page of a group's deliveries that are open, those that came in last first, with what the receiver answered last.
@@ -253,10 +250,7 @@ func (q *Queries) DeadLetterListPage(ctx context.Context, db DBTX, arg DeadLette
 			&i.EventID,
 			&i.Type,
 			&i.Subject,
-			&i.No,
-			&i.Status,
 			&i.Excerpt,
-			&i.Truncated,
 		); err != nil {
 			return nil, err
 		}
@@ -273,12 +267,12 @@ WITH page AS MATERIALIZED (
     SELECT l.delivery_id, l.group_id, l.seq, l.ended_at, l.replay_id, l.left_at, l.left_why FROM dead_letter l WHERE l.group_id = $1 AND l.seq < $2::bigint ORDER BY l.seq DESC LIMIT $3
 )
 SELECT page.delivery_id, page.seq, page.ended_at, page.replay_id, page.left_at, page.left_why, d.state, d.attempts, d.reason, d.last_status,
-    d.created_at, e.event_id, e.type, e.subject, a.no, a.status, a.excerpt, a.truncated
+    d.created_at, e.event_id, e.type, e.subject, a.excerpt
 FROM page
 JOIN delivery d ON d.id = page.delivery_id
 JOIN event e ON e.id = d.event_id
 LEFT JOIN LATERAL (
-    SELECT a.no, a.status, a.excerpt, a.truncated FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
+    SELECT a.excerpt FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
 ) a ON true
 ORDER BY page.seq DESC
 `
@@ -304,10 +298,7 @@ type DeadLetterListPageAllRow struct {
 	EventID    string
 	Type       string
 	Subject    string
-	No         int32
-	Status     *int32
 	Excerpt    []byte
-	Truncated  bool
 }
 
 // The same of everything that is or was in the group.
@@ -335,10 +326,7 @@ func (q *Queries) DeadLetterListPageAll(ctx context.Context, db DBTX, arg DeadLe
 			&i.EventID,
 			&i.Type,
 			&i.Subject,
-			&i.No,
-			&i.Status,
 			&i.Excerpt,
-			&i.Truncated,
 		); err != nil {
 			return nil, err
 		}

@@ -135,6 +135,36 @@ func (q *Queries) OperatorList(ctx context.Context, db DBTX, arg OperatorListPar
 	return items, nil
 }
 
+const OperatorListActing = `-- name: OperatorListActing :many
+SELECT id, name FROM operator WHERE deactivated_at IS NULL AND role IN ('operator', 'administrator') ORDER BY name LIMIT $1
+`
+
+type OperatorListActingRow struct {
+	ID   int64
+	Name string
+}
+
+// Those to whom something can be given to do.
+func (q *Queries) OperatorListActing(ctx context.Context, db DBTX, max int32) ([]OperatorListActingRow, error) {
+	rows, err := db.Query(ctx, OperatorListActing, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OperatorListActingRow{}
+	for rows.Next() {
+		var i OperatorListActingRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const OperatorLock = `-- name: OperatorLock :one
 SELECT id, name, role, deactivated_at FROM operator WHERE id = $1 FOR UPDATE
 `

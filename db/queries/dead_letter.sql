@@ -33,12 +33,12 @@ WITH page AS MATERIALIZED (
     ORDER BY l.seq DESC LIMIT @max
 )
 SELECT page.delivery_id, page.seq, page.ended_at, page.replay_id, page.left_at, page.left_why, d.state, d.attempts, d.reason, d.last_status,
-    d.created_at, e.event_id, e.type, e.subject, a.no, a.status, a.excerpt, a.truncated
+    d.created_at, e.event_id, e.type, e.subject, a.excerpt
 FROM page
 JOIN delivery d ON d.id = page.delivery_id
 JOIN event e ON e.id = d.event_id
 LEFT JOIN LATERAL (
-    SELECT a.no, a.status, a.excerpt, a.truncated FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
+    SELECT a.excerpt FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
 ) a ON true
 ORDER BY page.seq DESC;
 
@@ -48,12 +48,12 @@ WITH page AS MATERIALIZED (
     SELECT l.* FROM dead_letter l WHERE l.group_id = @group_id AND l.seq < @before::bigint ORDER BY l.seq DESC LIMIT @max
 )
 SELECT page.delivery_id, page.seq, page.ended_at, page.replay_id, page.left_at, page.left_why, d.state, d.attempts, d.reason, d.last_status,
-    d.created_at, e.event_id, e.type, e.subject, a.no, a.status, a.excerpt, a.truncated
+    d.created_at, e.event_id, e.type, e.subject, a.excerpt
 FROM page
 JOIN delivery d ON d.id = page.delivery_id
 JOIN event e ON e.id = d.event_id
 LEFT JOIN LATERAL (
-    SELECT a.no, a.status, a.excerpt, a.truncated FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
+    SELECT a.excerpt FROM attempt a WHERE a.delivery_id = d.id AND a.finished_at IS NOT NULL ORDER BY a.no DESC LIMIT 1
 ) a ON true
 ORDER BY page.seq DESC;
 

@@ -47,3 +47,7 @@ UPDATE operator SET
         THEN now() + least(interval '15 minutes', interval '1 minute' * power(2, least(failures + 1 - 10, 10))) END
 WHERE name = @name AND deactivated_at IS NULL AND (locked_until IS NULL OR locked_until <= now())
 RETURNING id, password_hash, role;
+
+-- name: OperatorListActing :many
+-- Those to whom something can be given to do.
+SELECT id, name FROM operator WHERE deactivated_at IS NULL AND role IN ('operator', 'administrator') ORDER BY name LIMIT @max;

@@ -18,8 +18,9 @@ type Frame struct {
 	Role     Role   // of who is signed in
 	Version  string
 	Now      time.Time
-	Notice   string // something that was just done
-	Warning  string // something that was just refused
+	Notice   string            // something that was just done
+	Warning  string            // something that was just refused
+	Marks    map[string]string // numbers beside entries of the navigation, by section; empty: none
 }
 
 // FieldError is a problem with one field of a form; ID is the field's element.
@@ -34,6 +35,7 @@ var sections = []struct {
 	{"destinations", "Destinations", "/destinations", Viewer},
 	{"events", "Events", "/events", Viewer},
 	{"deliveries", "Deliveries", "/deliveries", Viewer},
+	{"dead-letters", "Dead letters", "/dead-letters", Viewer},
 	{"replays", "Replays", "/replays", Viewer},
 	{"discovery", "Discovery", "/discovery", Viewer},
 	{"administration", "Administration", "/people", Administrator},
