@@ -77,13 +77,17 @@ func TestAuditPage(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, p.get("/audit/export.csv?since=tomorrow").Status)
 	})
 
-	t.Run("ADestinationShowsItsHistoryToAdministrators", func(t *testing.T) {
+	t.Run("ADestinationShowsItsHistoryToEverybody", func(t *testing.T) {
 		p.exec("INSERT INTO lane (id, name) VALUES (1, 'l')")
 		p.exec("INSERT INTO destination (id, name, url, lane_id) VALUES (1, 'Acme', 'https://acme.example/', 1)")
 		body := p.get("/destinations/dst_1").Body
-		require.Equal(t, 5, strings.Count(body, `data-testid="audit"`))
-		require.Contains(t, body, "/audit?object=dst_1")
-		require.NotContains(t, p.do(p.as(ui.Operator, "Otto"), http.MethodGet, "/destinations/dst_1", nil).Body, "/audit")
+		require.Equal(t, historyShown, strings.Count(body, `data-testid="history"`))
+		require.Contains(t, body, "/destinations/dst_1/history")
+		viewer := p.as(ui.Viewer, "Vera")
+		all := p.do(viewer, http.MethodGet, "/destinations/dst_1/history", nil)
+		require.Equal(t, 44, strings.Count(all.Body, `data-testid="history"`))
+		require.NotContains(t, all.Body, "/audit", "the rest of the log is for administrators")
+		require.NotContains(t, all.Body, "10.0.0.", "and so are addresses")
 	})
 }
 

@@ -2,11 +2,13 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"weir/db/dbsqlc"
 	"weir/jobs"
+	"weir/jobs/webhook"
 )
 
 // Delivery is one event owed to one destination, as the API and the panel show it.
@@ -44,18 +46,19 @@ type DeliveryDetail struct {
 
 // Attempt is one request and what came back.
 type Attempt struct {
-	No              int       `json:"no"`
-	StartedAt       time.Time `json:"started_at"`
-	TookMS          *float64  `json:"took_ms" doc:"null while it is under way."`
-	Status          *int32    `json:"status"`
-	Verdict         *string   `json:"verdict" enum:"delivered,retry,hold,reject,gone,blocked"`
-	ErrorClass      string    `json:"error_class"`
-	Reason          string    `json:"reason"`
-	RetryAfter      string    `json:"retry_after" doc:"As the receiver wrote it."`
-	ResponseExcerpt string    `json:"response_excerpt" doc:"The beginning of the body, as text."`
-	Truncated       bool      `json:"truncated"`
-	Replay          bool      `json:"replay"`
-	Phases          Phases    `json:"phases" doc:"When each part of the request was over, in milliseconds from its start; null: it did not happen, as on a connection that was kept."`
+	No              int              `json:"no"`
+	StartedAt       time.Time        `json:"started_at"`
+	TookMS          *float64         `json:"took_ms" doc:"null while it is under way."`
+	Status          *int32           `json:"status"`
+	Verdict         *string          `json:"verdict" enum:"delivered,retry,hold,reject,gone,blocked"`
+	ErrorClass      string           `json:"error_class"`
+	Reason          string           `json:"reason"`
+	RetryAfter      string           `json:"retry_after" doc:"As the receiver wrote it."`
+	ResponseExcerpt string           `json:"response_excerpt" doc:"The beginning of the body, as text."`
+	Truncated       bool             `json:"truncated"`
+	Replay          bool             `json:"replay"`
+	ResponseHeaders []webhook.Header `json:"response_headers" doc:"Kept of answers to test events and of those that were no success; null where they are not."`
+	Phases          Phases           `json:"phases" doc:"When each part of the request was over, in milliseconds from its start; null: it did not happen, as on a connection that was kept."`
 
 	FinishedAt *time.Time `json:"-"`
 }
@@ -138,10 +141,19 @@ func attemptOf(row dbsqlc.Attempt) Attempt {
 	a := Attempt{
 		No: int(row.No), StartedAt: row.StartedAt, Status: row.Status, Verdict: row.Verdict, ErrorClass: row.ErrorClass, Reason: row.Reason,
 		RetryAfter: row.RetryAfter, ResponseExcerpt: excerptText(row.Excerpt), Truncated: row.Truncated, Replay: row.ReplayID != nil,
-		Phases: Phases{millis(row.DnsUs), millis(row.ConnectUs), millis(row.TlsUs), millis(row.FirstByteUs)}, FinishedAt: row.FinishedAt,
+		Phases: Phases{millis(row.DnsUs), millis(row.ConnectUs), millis(row.TlsUs), millis(row.FirstByteUs)}, FinishedAt: row.FinishedAt, ResponseHeaders: headersOf(row.ResponseHeaders),
 	}
 	if row.TookUs != nil {
 		a.TookMS = new(float64(*row.TookUs) / 1000)
 	}
 	return a
+}
+
+// headersOf reads what was kept of a response's headers; nil where nothing was.
+func headersOf(raw []byte) []webhook.Header {
+	var headers []webhook.Header
+	if raw != nil && json.Unmarshal(raw, &headers) != nil {
+		return nil // it was written by this program; a page without headers is better than none
+	}
+	return headers
 }

@@ -76,7 +76,7 @@ func TestDestinationPages(t *testing.T) {
 		require.Equal(t, "/destinations/dst_1", p.post("/destinations/dst_1/resume").Location)
 
 		test := p.post("/destinations/dst_1/test")
-		require.True(t, strings.HasPrefix(test.Location, "/deliveries"), test.Location)
+		require.True(t, strings.HasPrefix(test.Location, "/destinations/dst_1/tests/dlv_"), test.Location)
 		require.Contains(t, p.get(test.Location).Body, "weir.test")
 
 		require.Equal(t, "/destinations", p.post("/destinations/dst_1/delete").Location)

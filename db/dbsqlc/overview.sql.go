@@ -67,7 +67,7 @@ func (q *Queries) OverviewCount(ctx context.Context, db DBTX, max int32) (Overvi
 }
 
 const OverviewListDestination = `-- name: OverviewListDestination :many
-SELECT d.id, d.name, d.url, d.state, d.state_reason, d.state_since, d.tenant, d.ordering, d.lane_id,
+SELECT d.id, d.name, d.url, d.state, d.state_reason, d.state_since, d.draining_since, d.tenant, d.ordering, d.lane_id,
     lane.rate, lane.burst, lane.max_in_flight, lane.held_reason,
     to_timestamp(lane.held_us / 1e6)::timestamptz AS held_until, (lane.held_us > extract(epoch FROM clock_timestamp()) * 1e6)::bool AS held,
     (SELECT count(*) FROM destination o WHERE o.lane_id = d.lane_id AND o.deleted_at IS NULL)::int AS sharing,
@@ -103,13 +103,13 @@ LEFT JOIN LATERAL (
     WHERE o.attempts > 0
     ORDER BY a.finished_at DESC LIMIT 1
 ) last ON true
-WHERE d.deleted_at IS NULL AND ($2::bigint IS NULL OR d.id = $2::bigint) AND d.name > $3::text
+WHERE d.deleted_at IS NULL AND ($2::bigint[] IS NULL OR d.id = ANY($2::bigint[])) AND d.name > $3::text
 ORDER BY d.name LIMIT $4
 `
 
 type OverviewListDestinationParams struct {
 	Max       int32
-	ID        *int64
+	Ids       []int64
 	AfterName string
 	Page      int32
 }
@@ -121,6 +121,7 @@ type OverviewListDestinationRow struct {
 	State          string
 	StateReason    string
 	StateSince     time.Time
+	DrainingSince  *time.Time
 	Tenant         *string
 	Ordering       string
 	LaneID         int64
@@ -148,7 +149,7 @@ type OverviewListDestinationRow struct {
 func (q *Queries) OverviewListDestination(ctx context.Context, db DBTX, arg OverviewListDestinationParams) ([]OverviewListDestinationRow, error) {
 	rows, err := db.Query(ctx, OverviewListDestination,
 		arg.Max,
-		arg.ID,
+		arg.Ids,
 		arg.AfterName,
 		arg.Page,
 	)
@@ -166,6 +167,7 @@ func (q *Queries) OverviewListDestination(ctx context.Context, db DBTX, arg Over
 			&i.State,
 			&i.StateReason,
 			&i.StateSince,
+			&i.DrainingSince,
 			&i.Tenant,
 			&i.Ordering,
 			&i.LaneID,

@@ -21,7 +21,7 @@ SELECT
 -- name: OverviewListDestination :many
 -- Destinations with their live state, by name. The last outcome is looked for where it must be: among the newest deliveries, and among
 -- those just before the oldest one that is still parked.
-SELECT d.id, d.name, d.url, d.state, d.state_reason, d.state_since, d.tenant, d.ordering, d.lane_id,
+SELECT d.id, d.name, d.url, d.state, d.state_reason, d.state_since, d.draining_since, d.tenant, d.ordering, d.lane_id,
     lane.rate, lane.burst, lane.max_in_flight, lane.held_reason,
     to_timestamp(lane.held_us / 1e6)::timestamptz AS held_until, (lane.held_us > extract(epoch FROM clock_timestamp()) * 1e6)::bool AS held,
     (SELECT count(*) FROM destination o WHERE o.lane_id = d.lane_id AND o.deleted_at IS NULL)::int AS sharing,
@@ -57,7 +57,7 @@ LEFT JOIN LATERAL (
     WHERE o.attempts > 0
     ORDER BY a.finished_at DESC LIMIT 1
 ) last ON true
-WHERE d.deleted_at IS NULL AND (sqlc.narg('id')::bigint IS NULL OR d.id = sqlc.narg('id')::bigint) AND d.name > @after_name::text
+WHERE d.deleted_at IS NULL AND (sqlc.narg('ids')::bigint[] IS NULL OR d.id = ANY(sqlc.narg('ids')::bigint[])) AND d.name > @after_name::text
 ORDER BY d.name LIMIT @page;
 
 -- name: OverviewListDestinationName :many
