@@ -17,12 +17,13 @@ type want struct {
 
 // noise are tables that are written all the time, or that no page with a live region shows.
 var noise = map[string]bool{
-	"process": true, "session": true, "audit": true, "sign_in_address": true, "lane_sample": true, "lane_flow": true, "event_key": true,
+	"process": true, "session": true, "audit": true, "sign_in_address": true, "lane_sample": true, "lane_flow": true, "event_key": true, "dead_letter_change": true,
 	"river_client": true, "river_client_queue": true, "river_job": true, "river_leader": true, "river_queue": true, "river_migration": true,
 }
 
 // listTables are the tables behind each list, by the first part of its path. What is not here may show anything.
 var listTables = map[string][]string{
+	"dead-letters": {"dead_letter_group", "dead_letter_history"},
 	"deliveries":   {"delivery"},
 	"discovery":    {"discovery_run", "outbox"},
 	"events":       {"event"},

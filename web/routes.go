@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
@@ -30,6 +31,7 @@ func (s *Server) panelRoutes() []route {
 	return []route{
 		{get, "/", viewer, s.overviewPage},
 		{get, livePath, viewer, s.liveStream},
+		{get, findPath, viewer, s.findPage},
 
 		{get, "/destinations", viewer, s.destinationListPage},
 		{post, "/destinations", administrator, s.destinationCreate},
@@ -125,10 +127,19 @@ func (s *Server) panelRoutes() []route {
 	}
 }
 
+// compress makes pages small on the way. Not what is no page: the stream of changes, which must not wait in a buffer, and downloads. Nor
+// answers to a POST: they can show a secret, and what is sent with it would be compressed together with it.
+func compress() echo.MiddlewareFunc {
+	return middleware.GzipWithConfig(middleware.GzipConfig{Level: 5, MinLength: 1024, Skipper: func(c echo.Context) bool {
+		return c.Request().Method != http.MethodGet || c.Path() == livePath || strings.HasPrefix(c.Path(), riverPath) ||
+			strings.Contains(c.Path(), "/export") || strings.HasSuffix(c.Path(), "/payload")
+	}})
+}
+
 // mountPanel adds the admin panel. What changes something is a POST, and each POST answers with a redirect to a page.
 func (s *Server) mountPanel(e *echo.Echo) {
 	open := []echo.MiddlewareFunc{sameOrigin(), middleware.BodyLimit(maxForm), s.withSession, s.identify}
-	signedIn := append(slices.Clip(open), s.requireOperator)
+	signedIn := append(slices.Clip(open), s.requireOperator, compress())
 
 	e.GET("/static/*", echo.WrapHandler(static.Handler()))
 	e.GET("/favicon.ico", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, static.URL("icon.svg")) })

@@ -40,10 +40,25 @@ document.addEventListener("submit", e => {
 });
 addEventListener("pageshow", () => { for (const f of document.forms) delete f.dataset.sent; });
 
+// ---- What was just done goes by itself, unless somebody is reading it.
+for (const toast of document.querySelectorAll(".toast")) {
+  const leave = () => { if (toast.matches(":hover, :focus-within")) setTimeout(leave, 2000); else toast.remove(); };
+  setTimeout(leave, 8000);
+  toast.querySelector("[data-dismiss]").addEventListener("click", () => { toast.remove(); document.getElementById("main").focus(); });
+}
+
+// ---- An address that ends with the name of an action opens it.
+function openNamed() {
+  const named = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (named && named.matches("details.confirm") && !document.querySelector("dialog[open]")) openConfirm(named);
+}
+addEventListener("hashchange", openNamed);
+
 function enhance(root) {
   if (navigator.clipboard) for (const b of root.querySelectorAll("button[data-copy][hidden]")) b.hidden = false;
 }
 
 document.documentElement.classList.add("js");
 enhance(document);
+openNamed();
 document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });

@@ -3,6 +3,8 @@
 package static
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -11,12 +13,12 @@ import (
 	"strings"
 )
 
-//go:embed app.css act.js live.js icon.svg vendor/idiomorph-0.8.0.min.js
+//go:embed app.css act.js live.js palette.js icon.svg vendor/idiomorph-0.8.0.min.js
 var content embed.FS
 
 type file struct {
-	body []byte
-	kind string
+	body, zipped []byte
+	kind         string
 }
 
 var urls, files = load()
@@ -27,6 +29,7 @@ func load() (map[string]string, map[string]file) {
 	for name, kind := range map[string]string{
 		"app.css":                       css,
 		"act.js":                        js,
+		"palette.js":                    js,
 		"live.js":                       js,
 		"vendor/idiomorph-0.8.0.min.js": js,
 		"icon.svg":                      "image/svg+xml",
@@ -39,9 +42,20 @@ func load() (map[string]string, map[string]file) {
 		ext := path.Ext(name)
 		hashed := strings.TrimSuffix(path.Base(name), ext) + "." + hex.EncodeToString(sum[:6]) + ext
 		urls[name] = "/static/" + hashed
-		files[hashed] = file{body, kind}
+		files[hashed] = file{body, zip(body), kind}
 	}
 	return urls, files
+}
+
+func zip(body []byte) []byte {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		panic(err) // the level is one
+	}
+	_, _ = w.Write(body) // a buffer takes everything
+	_ = w.Close()
+	return b.Bytes()
 }
 
 // URL is where a file is, such as /static/app.3f2a….css for "app.css".
@@ -58,6 +72,12 @@ func Handler() http.Handler {
 		}
 		w.Header().Set("Content-Type", f.kind)
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		w.Header().Set("Vary", "Accept-Encoding")
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(f.zipped)
+			return
+		}
 		_, _ = w.Write(f.body)
 	})
 }

@@ -282,6 +282,9 @@ document.addEventListener("pointerover", e => {
   if (at && !isNaN(at)) time.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" }) + "\n" + at.toISOString().replace("T", " ").replace("Z", " UTC");
 });
 
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && zone !== "UTC") document.getElementById("zone")?.append(`; point at one for the time in ${zone}`);
+
 customElements.define("live-region", LiveRegion);
 setInterval(tick, 1000);
 tick();
