@@ -2,17 +2,22 @@
 "use strict";
 
 // ---- The palette: a combobox over a list that the server fills.
+const sheets = document.getElementById("sheets"); // not there for whoever is not signed in
+
 const palette = {
-  dialog: document.getElementById("palette"),
-  input: document.getElementById("palette-input"),
-  list: document.getElementById("palette-list"),
-  status: document.getElementById("palette-status"),
   asked: 0,
 
-  open(text = "") {
-    if (!this.dialog || document.querySelector("dialog[open]")) return;
-    this.input.value = text;
-    this.dialog.showModal();
+  open() {
+    if (!sheets || document.querySelector("dialog[open]")) return;
+    this.dialog = sheet("palette");
+    [this.input, this.list, this.status] = this.dialog.querySelectorAll("input, ul, p");
+    this.input.addEventListener("input", () => this.typed());
+    this.input.addEventListener("keydown", e => this.key(e));
+    this.list.addEventListener("click", e => this.go(e.target.closest("[role=option]")));
+    this.list.addEventListener("pointermove", e => {
+      const i = this.options().indexOf(e.target.closest("[role=option]"));
+      if (i >= 0 && i !== this.at()) this.select(i);
+    });
     this.ask();
   },
 
@@ -78,21 +83,29 @@ const palette = {
   },
 };
 
-if (palette.dialog) {
-  palette.input.addEventListener("input", () => palette.typed());
-  palette.input.addEventListener("keydown", e => palette.key(e));
-  palette.list.addEventListener("click", e => palette.go(e.target.closest("[role=option]")));
-  palette.list.addEventListener("pointermove", e => {
-    const i = palette.options().indexOf(e.target.closest("[role=option]"));
-    if (i >= 0 && i !== palette.at()) palette.select(i);
-  });
-  for (const dialog of document.querySelectorAll("dialog.calm-dialog")) dialog.addEventListener("click", e => { if (e.target === dialog) dialog.close(); });
+// sheet opens a copy of one of the dialogs in the page's template, which goes when it is closed.
+function sheet(id) {
+  const dialog = sheets.content.getElementById(id).cloneNode(true);
+  dialog.addEventListener("click", e => { if (e.target === dialog) dialog.close(); });
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
 }
 
 // ---- Keys. Those without Ctrl can be turned off: some people's software speaks in keys.
-const keysOn = document.getElementById("keys-on");
-try { if (keysOn && localStorage.getItem("keys") === "off") keysOn.checked = false; } catch { /* no storage: they are on */ }
-keysOn?.addEventListener("change", () => { try { localStorage.setItem("keys", keysOn.checked ? "on" : "off"); } catch { /* until the page is left */ } });
+let keysOn = true;
+try { keysOn = localStorage.getItem("keys") !== "off"; } catch { /* no storage: they are on */ }
+
+function openKeys() {
+  if (!sheets || document.querySelector("dialog[open]")) return;
+  const box = sheet("keys").querySelector("input");
+  box.checked = keysOn;
+  box.addEventListener("change", () => {
+    keysOn = box.checked;
+    try { localStorage.setItem("keys", keysOn ? "on" : "off"); } catch { /* until the page is left */ }
+  });
+}
 
 const goes = { o: "/", d: "/destinations", e: "/events", l: "/deliveries", x: "/dead-letters", r: "/replays" };
 let gAt = 0;
@@ -110,7 +123,7 @@ const keys = {
     const field = document.querySelector("main form[role=search] input[type=search]");
     if (field) { field.focus(); field.select(); } else palette.open();
   },
-  "?": () => { if (!document.querySelector("dialog[open]")) document.getElementById("keys")?.showModal(); },
+  "?": openKeys,
   j: () => step(1),
   k: () => step(-1),
   n: () => document.querySelector("main a[rel=next]")?.click(),
@@ -120,7 +133,7 @@ const keys = {
 
 document.addEventListener("keydown", e => {
   if ((e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key.toLowerCase() === "k") { e.preventDefault(); palette.open(); return; }
-  if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || !palette.dialog || !keysOn.checked) return;
+  if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || !sheets || !keysOn) return;
   if (document.querySelector("dialog[open]") || e.target.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]")) return;
   const to = Date.now() - gAt < 1500 ? goes[e.key] : null;
   gAt = 0;
@@ -130,5 +143,5 @@ document.addEventListener("keydown", e => {
 
 document.addEventListener("click", e => {
   if (e.target.closest("[data-open=palette]")) palette.open();
-  if (e.target.closest("[data-open=keys]")) document.getElementById("keys").showModal();
+  if (e.target.closest("[data-open=keys]")) openKeys();
 });

@@ -51,7 +51,7 @@ func palette() templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<dialog id=\"palette\" class=\"calm-dialog palette\" aria-label=\"Find or do\"><input id=\"palette-input\" type=\"text\" role=\"combobox\" aria-label=\"Find a page, destination, event or delivery, or something to do\" aria-expanded=\"true\" aria-controls=\"palette-list\" aria-autocomplete=\"list\" autocomplete=\"off\" autocapitalize=\"off\" spellcheck=\"false\" maxlength=\"400\" placeholder=\"Page, destination, event, delivery, tracking number …\"><ul id=\"palette-list\" role=\"listbox\" aria-label=\"Found\"></ul><p id=\"palette-status\" class=\"soft\" role=\"status\"></p></dialog> <dialog id=\"keys\" class=\"calm-dialog keys\" aria-labelledby=\"keys-title\"><h2 id=\"keys-title\">Keys</h2><dl class=\"facts\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<template id=\"sheets\"><dialog id=\"palette\" class=\"calm-dialog palette\" aria-label=\"Find or do\"><input id=\"palette-input\" type=\"text\" role=\"combobox\" aria-label=\"Find a page, destination, event or delivery, or something to do\" aria-expanded=\"true\" aria-controls=\"palette-list\" aria-autocomplete=\"list\" autocomplete=\"off\" autocapitalize=\"off\" spellcheck=\"false\" maxlength=\"400\" placeholder=\"Page, destination, event, delivery, tracking number …\"><ul id=\"palette-list\" role=\"listbox\" aria-label=\"Found\"></ul><p id=\"palette-status\" class=\"soft\" role=\"status\"></p></dialog> <dialog id=\"keys\" class=\"calm-dialog keys\" aria-labelledby=\"keys-title\"><h2 id=\"keys-title\">Keys</h2><dl class=\"facts\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -74,7 +74,7 @@ func palette() templ.Component {
 				var templ_7745c5c3_Var2 string
 				templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(key)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/ui/palette.templ`, Line: 43, Col: 16}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/ui/palette.templ`, Line: 44, Col: 17}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 				if templ_7745c5c3_Err != nil {
@@ -92,7 +92,7 @@ func palette() templ.Component {
 			var templ_7745c5c3_Var3 string
 			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(s.does)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/ui/palette.templ`, Line: 46, Col: 16}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/ui/palette.templ`, Line: 47, Col: 17}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -103,7 +103,7 @@ func palette() templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</dl><label class=\"check\"><input type=\"checkbox\" id=\"keys-on\" checked> <span>Keys without Ctrl work on this browser</span></label><form method=\"dialog\" class=\"buttons\"><button>Close</button></form></dialog>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</dl><label class=\"check\"><input type=\"checkbox\" id=\"keys-on\" checked> <span>Keys without Ctrl work on this browser</span></label><form method=\"dialog\" class=\"buttons\"><button>Close</button></form></dialog></template>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
