@@ -43,7 +43,7 @@ func (m destinationModel) path() string { return "/destinations/" + m.D.ID }
 type tokens struct {
 	Limited bool
 	Now     int64
-	Burst   int64
+	Most    int64         // after a quiet time: the burst, less the margin that is kept back
 	Next    time.Duration // until the next one, where there is none
 }
 
@@ -52,13 +52,13 @@ func tokensOf(lane dbsqlc.Lane, now time.Time) tokens {
 	if lane.PeriodUs == 0 {
 		return tokens{}
 	}
-	t := tokens{Limited: true, Burst: int64(lane.Burst)}
+	t := tokens{Limited: true, Most: lane.TauUs/lane.PeriodUs + 1}
 	room := now.UnixMicro() + lane.TauUs - max(lane.TatUs, now.UnixMicro())
 	if room < 0 {
 		t.Next = time.Duration(-room) * time.Microsecond
 		return t
 	}
-	t.Now = min(room/lane.PeriodUs+1, t.Burst)
+	t.Now = min(room/lane.PeriodUs+1, t.Most)
 	return t
 }
 
