@@ -132,6 +132,7 @@ func TestOdds(t *testing.T) {
 		{Minute{Requests: 10, OK: 5, Refused: 2, Retried: 3}, odds{ok: 0.5, refused: 0.2, failed: 0.3}},
 		{Minute{Requests: 10, OK: 5, Refused: 2, Retried: 5}, odds{ok: 0.5, failed: 0.5}}, // 404 retry
 		{Minute{Requests: 10, OK: 4, RateLimited: 5, TimedOut: 1, Retried: 6}, odds{ok: 0.8, failed: 0.2, limited: 0.5, took: time.Second}},
+		{Minute{Requests: 10, OK: 4, RateLimited: 5, Refused: 1, Retried: 5}, odds{ok: 0.8, refused: 0.2, limited: 0.5}}, // all that was tried again had been a 429
 		{Minute{Requests: 10, RateLimited: 10, Retried: 10}, odds{ok: 1, limited: mostLimited}},
 	} {
 		got := c.minute.odds(10 * time.Second)
