@@ -78,14 +78,14 @@ type odds struct {
 func oddsOf(minutes []Minute, timeout time.Duration) []odds {
 	var all Minute
 	for _, m := range minutes {
-		all.add(m)
+		all = all.plus(m)
 	}
 	fallback := all.odds(timeout)
 	out := make([]odds, len(minutes))
 	for i := range minutes {
 		var seen Minute
 		for back := i; back >= 0 && back > i-evidenceBack && seen.Requests < evidence; back-- {
-			seen.add(minutes[back])
+			seen = seen.plus(minutes[back])
 		}
 		if out[i] = fallback; seen.Requests > 0 {
 			out[i] = seen.odds(timeout)
@@ -94,14 +94,12 @@ func oddsOf(minutes []Minute, timeout time.Duration) []odds {
 	return out
 }
 
-func (m *Minute) add(o Minute) {
-	m.Requests += o.Requests
-	m.OK += o.OK
-	m.RateLimited += o.RateLimited
-	m.Refused += o.Refused
-	m.TimedOut += o.TimedOut
-	m.Retried += o.Retried
-	m.Took += o.Took
+// plus adds up what odds are made from.
+func (m Minute) plus(o Minute) Minute {
+	return Minute{
+		Requests: m.Requests + o.Requests, OK: m.OK + o.OK, RateLimited: m.RateLimited + o.RateLimited, Refused: m.Refused + o.Refused,
+		TimedOut: m.TimedOut + o.TimedOut, Retried: m.Retried + o.Retried, Took: m.Took + o.Took,
+	}
 }
 
 // mostLimited bounds the share of 429s: a minute that had nothing else would hold everything up for good.
