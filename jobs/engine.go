@@ -60,6 +60,7 @@ type Engine struct {
 	Options
 
 	pool    *pgxpool.Pool
+	pacing  *pgxpool.Pool // for what is done per request under the lanes' locks
 	queries *dbsqlc.Queries
 	client  *river.Client[pgx.Tx]
 	process string
@@ -94,10 +95,14 @@ func New(o Options) (*Engine, error) {
 	o.Grace = orDefault(o.Grace, 25*time.Second)
 
 	e := &Engine{Options: o, pool: o.Pool, queries: dbsqlc.New(), process: fmt.Sprintf("w%08x", rand.Uint32())}
+	var err error
+	if e.pacing, err = db.OpenPacing(o.Pool); err != nil {
+		return nil, err
+	}
 	e.tally = newTally(e.pool, e.queries, o.Log)
 	fan := &fanout{queries: e.queries, tally: e.tally, keys: &searchKeys{queries: e.queries}}
-	e.commits = newCommitter(e.pool, e.queries, e.process, e.tally)
-	e.limiter = newLimiter(e.pool, e.commits, o.Workers)
+	e.commits = newCommitter(e.pacing, e.queries, e.process, e.tally)
+	e.limiter = newLimiter(e.pacing, e.commits, o.Workers)
 	e.slow = newSlowTracker(e.pool, e.queries, o.Log, o.Workers)
 	e.slow.onSlow = e.slow.moveToQueue
 	deliver := &DeliverWorker{
@@ -111,7 +116,6 @@ func New(o Options) (*Engine, error) {
 	river.AddWorker(workers, deliver)
 	river.AddWorker(workers, discover)
 
-	var err error
 	if e.client, err = river.NewClient(riverpgxv5.New(e.pool), e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
@@ -221,6 +225,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.commits.batch.close()
 	e.limiter.close()
 	errs = append(errs, e.tally.flush(ctx))
+	e.pacing.Close()
 	return errors.Join(errs...)
 }
 
