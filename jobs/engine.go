@@ -153,9 +153,9 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		CompletedJobRetentionPeriod: 15 * time.Minute,
 		CancelledJobRetentionPeriod: 24 * time.Hour,
 		DiscardedJobRetentionPeriod: 7 * 24 * time.Hour,
-		// Without the two indexes that the migrations drop.
+		// Without the indexes that the migrations drop.
 		ReindexerIndexNames: slices.DeleteFunc(river.ReindexerIndexNamesDefault(), func(name string) bool {
-			return name == "river_job_args_index" || name == "river_job_metadata_index"
+			return name == "river_job_args_index" || name == "river_job_metadata_index" || name == "river_job_kind"
 		}),
 	}
 	if slices.Contains(e.Roles, RoleWork) {
