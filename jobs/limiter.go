@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,17 +54,17 @@ type limiter struct {
 	lates     *batcher[lateAsk, dbsqlc.LaneReslotManyRow]
 	looks     *batcher[int64, bool]
 	places    *places
+	tokens    *tokens
 
-	waiting  atomic.Int64
-	crowd    int64 // more than this many waiting workers are a crowd
-	mu       sync.Mutex
-	nextAsks map[int64]int64 // by lane: database time at which its next waiter asks
+	waiting atomic.Int64
+	crowd   int64 // more than this many waiting workers are a crowd
 }
 
 func newLimiter(pool *pgxpool.Pool, committer *committer, workers int) *limiter {
 	l := &limiter{
-		pool: pool, committer: committer, clock: committer.clock, places: committer.places, crowd: int64(workers / 2), nextAsks: map[int64]int64{},
+		pool: pool, committer: committer, clock: committer.clock, places: committer.places, crowd: int64(workers / 2),
 	}
+	l.tokens = newTokens(func(ask admitAsk) chan answer[receipt] { return committer.batch.start(entry{ask: &ask}) }, committer.clock)
 	l.lates = newBatcher(1, 0, l.reslot)
 	l.looks = newBatcher(1, headLook/2, l.look)
 	return l
@@ -172,29 +171,7 @@ func (l *limiter) await(ctx context.Context, ask admitAsk, a admission, deadline
 			return free || err != nil // asking tells what is wrong
 		})
 	}
-	wait := l.untilAsk(a, first)
-	if wait > limit {
-		return placed{}, false
-	}
-	return placed{again: true}, sleep(ctx, wait)
-}
-
-// untilAsk spaces a lane's new waiters one period apart. A batch's rank knows nothing of those who wait already: without this each waiter
-// believes that it is next, and all ask again for the same token. One that was refused in spite of its turn (another process was
-// first, or the tokens have shifted) asks again for the very next: sent to the end of the line, it would leave that one unused.
-func (l *limiter) untilAsk(a admission, first bool) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock.now()
-	at := a.SlotUs - askAhead(a.PeriodUs)
-	if first {
-		at = max(at, l.nextAsks[a.LaneID])
-	}
-	if at-now > maxWait.Microseconds() {
-		return maxWait + 1
-	}
-	l.nextAsks[a.LaneID] = max(l.nextAsks[a.LaneID], at+a.PeriodUs)
-	return time.Duration(at-now) * time.Microsecond
+	return l.tokens.await(ctx, ask, a, limit)
 }
 
 // askAhead is how long before its slot a waiter asks, in microseconds: two thirds of the lane's lead (see AttemptAdmit), so that a token
