@@ -172,3 +172,6 @@ func growthChart(g LetterGroup, now time.Time) ui.Chart {
 			func(c letterCount) time.Time { return c.At }, func(c letterCount) float64 { return float64(c.Came) })}},
 	}
 }
+
+// oneLine is an answer's beginning for a row of a table.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
