@@ -102,6 +102,7 @@ func TestDeadLetterPages(t *testing.T) {
 	require.Equal(t, 50, strings.Count(page, `data-testid="letter"`))
 	older := p.get(here + "?cursor=" + formatCursor(11)).Body
 	require.Equal(t, 10, strings.Count(older, `data-testid="letter"`))
+	require.Equal(t, 10, strings.Count(p.get(here+"?all=1&cursor="+formatCursor(11)).Body, `data-testid="letter"`))
 
 	t.Run("a viewer looks, and is offered nothing else", func(t *testing.T) {
 		viewer := p.as(ui.Viewer, "Vera")
