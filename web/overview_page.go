@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
 	"weir/db/dbsqlc"
+	"weir/jobs"
 	"weir/web/ui"
 )
 
@@ -23,65 +23,112 @@ type overviewModel struct {
 	Count     dbsqlc.OverviewCountRow
 	Now       time.Time     // the database's
 	Late      time.Duration // how long the oldest delivery has been due
-	Attention []attention
-	Run       *runRow
-	RunLate   bool
-	Interval  time.Duration
-	Recent    []deliveryRow
+	Concerns  []concern     // the worst, at most attentionShown
+	More      int           // concerns beyond those
+	Well      string        // where there are none: that all is well, and how one can tell
+	Machine   machine
 	Mended    int32 // in the last 24 hours
-	Back      lookback
-	Charts    []ui.Chart
+	Delivered int64 // over the stretch
 	BaseURL   string
+	Time      overTimeModel
 }
 
-// attention is one sentence about a destination that somebody should look at.
-type attention struct {
-	Tone     string
-	ID, Name string
-	Sentence string
+// overTimeModel is the part of the overview that looks back.
+type overTimeModel struct {
+	Back   lookback
+	Now    time.Time
+	Charts []ui.Chart
+	Worst  []dbsqlc.TallyListWorstRow
+	Recent []deliveryRow
 }
+
+// worstShown is how many destinations are listed by what they answered.
+const worstShown = 15
 
 func (s *Server) overviewPage(c echo.Context) error {
 	ctx := c.Request().Context()
-	m := overviewModel{Frame: s.frame(c, "overview", "Overview"), Interval: s.discoveryInterval(), BaseURL: baseURL(c)}
-	var err error
+	back := lookbackOf(c.QueryParam("range"))
+	if isFragment(c) && c.QueryParam("part") == "time" {
+		t, _, err := s.overTime(ctx, back, time.Now())
+		if err != nil {
+			return err
+		}
+		return render(c, http.StatusOK, overTimeRegion(t))
+	}
+	m, err := s.overviewNow(ctx)
+	if err != nil {
+		return err
+	}
+	m.Frame, m.BaseURL = s.frame(c, "overview", "Overview"), baseURL(c)
+	if isFragment(c) {
+		t, err := s.tallySeries(ctx, 0, back, m.Now)
+		if err != nil {
+			return err
+		}
+		m.Time.Back, m.Delivered = back, t.delivered()
+		return render(c, http.StatusOK, overviewRegion(m))
+	}
+	if m.Time, m.Delivered, err = s.overTime(ctx, back, m.Now); err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, overviewView(m))
+}
+
+// overviewNow is how things stand.
+func (s *Server) overviewNow(ctx context.Context) (m overviewModel, err error) {
 	if m.Count, err = s.queries.OverviewCount(ctx, s.Pool, maxCount+1); err != nil {
-		return fmt.Errorf("count deliveries: %w", err)
+		return m, fmt.Errorf("count deliveries: %w", err)
 	}
 	m.Now = m.Count.Now
 	oldest, err := s.queries.OverviewOldestDue(ctx, s.Pool)
 	if err != nil {
-		return fmt.Errorf("find oldest delivery: %w", err)
+		return m, fmt.Errorf("find oldest delivery: %w", err)
 	}
 	if late := m.Now.Sub(oldest); late >= time.Second {
 		m.Late = late
 	}
-	if m.Run, m.RunLate, err = s.latestRun(ctx, m.Now); err != nil {
-		return err
-	}
-	rows, err := s.queries.OverviewListDestination(ctx, s.Pool, dbsqlc.OverviewListDestinationParams{Max: maxCount + 1, Page: 200})
-	if err != nil {
-		return fmt.Errorf("list destinations: %w", err)
-	}
-	for _, row := range rows {
-		if a, ok := attentionOf(row, m.Now); ok {
-			m.Attention = append(m.Attention, a)
-		}
-	}
-	slices.SortStableFunc(m.Attention, func(a, b attention) int { return strings.Compare(a.Tone, b.Tone) }) // bad before warn
 	if m.Mended, err = s.queries.MendCount(ctx, s.Pool, maxCount+1); err != nil {
-		return fmt.Errorf("count mends: %w", err)
+		return m, fmt.Errorf("count mends: %w", err)
 	}
-	if m.Recent, err = s.recentDeliveries(ctx, 0, 8); err != nil {
-		return err
+	m.Machine = machine{Workers: m.Count.Workers, Discoverers: m.Count.Discoverers, Interval: s.discoveryInterval(), Refused: m.Count.OutboxRefused}
+	if m.Machine.Run, m.Machine.RunLate, err = s.latestRun(ctx, m.Now); err != nil {
+		return m, err
 	}
-	m.Back = lookbackOf(c.QueryParam("range"))
-	t, err := s.tallySeries(ctx, 0, m.Back, m.Now)
+	if m.Machine.Processes, err = s.queries.ProcessList(ctx, s.Pool); err != nil {
+		return m, fmt.Errorf("list processes: %w", err)
+	}
+	ready, err := s.queries.AttentionReady(ctx, s.Pool)
 	if err != nil {
-		return err
+		return m, fmt.Errorf("find what is ready: %w", err)
+	}
+	m.Machine.ReadySince = ready.ReadySince
+	if m.Concerns, err = s.concerns(ctx, m.Machine, m.Now); err != nil {
+		return m, err
+	}
+	if len(m.Concerns) == 0 {
+		m.Well = wellWords(m.Machine, ready.DeliveredAt, m.Late, m.Now)
+	}
+	m.More = max(0, len(m.Concerns)-attentionShown)
+	m.Concerns = m.Concerns[:len(m.Concerns)-m.More]
+	return m, nil
+}
+
+// overTime is how things went, and how many were delivered.
+func (s *Server) overTime(ctx context.Context, back lookback, now time.Time) (overTimeModel, int64, error) {
+	m := overTimeModel{Back: back, Now: now}
+	t, err := s.tallySeries(ctx, 0, back, now)
+	if err != nil {
+		return m, 0, err
 	}
 	m.Charts = []ui.Chart{t.outcomeChart("outcomes"), t.answerChart("answers"), t.waitChart("waits"), t.latencyChart("latency")}
-	return renderLive(c, overviewView(m), overviewRegion(m))
+	m.Worst, err = s.queries.TallyListWorst(ctx, s.Pool, dbsqlc.TallyListWorstParams{StepS: jobs.TallyStep(back.Length), Since: t.bins[0], Max: worstShown})
+	if err != nil {
+		return m, 0, fmt.Errorf("list answers by destination: %w", err)
+	}
+	if m.Recent, err = s.recentDeliveries(ctx, 0, 8); err != nil {
+		return m, 0, err
+	}
+	return m, t.delivered(), nil
 }
 
 // latestRun is the last discovery run, and whether the next one is overdue.
@@ -96,55 +143,11 @@ func (s *Server) latestRun(ctx context.Context, now time.Time) (*runRow, bool, e
 	return &run, now.Sub(run.FinishedAt) > 3*s.discoveryInterval(), nil
 }
 
-// attentionOf says in a sentence what is the matter with a destination, the worst first.
-func attentionOf(d dbsqlc.OverviewListDestinationRow, now time.Time) (attention, bool) {
-	a := attention{Tone: "bad", ID: formatID(idDestination, d.ID), Name: d.Name}
-	waiting := ""
-	if d.Waiting > 0 {
-		waiting = fmt.Sprintf(", %s", plural(d.Waiting, "delivery waits", "deliveries wait"))
-	}
-	since := ui.Span(now.Sub(d.StateSince))
-	late := time.Duration(0)
-	if d.OldestDue.Unix() > 0 {
-		late = now.Sub(d.OldestDue)
-	}
-	switch {
-	case d.State == "disabled":
-		a.Sentence = "is disabled since " + since + because(d.StateReason) + waiting + "."
-	case d.DeadLettered > 0:
-		a.Sentence = fmt.Sprintf("has %s, the last outcome was %s.", plural(d.DeadLettered, "dead-lettered delivery", "dead-lettered deliveries"), outcomeWords(d))
-	case d.State == "paused":
-		a.Tone, a.Sentence = "warn", "is paused since "+since+because(d.StateReason)+waiting+"."
-	case d.Held:
-		a.Tone, a.Sentence = "warn", "is held for another "+ui.Span(d.HeldUntil.Sub(now))+because(d.HeldReason)+waiting+"."
-	case late > 5*time.Minute:
-		a.Tone, a.Sentence = "warn", "is behind: its oldest delivery has been due for "+ui.Span(late)+waiting+"."
-	case d.LastVerdict != nil && *d.LastVerdict != "delivered":
-		a.Tone, a.Sentence = "warn", "did not take the last request: "+outcomeWords(d)+"."
-	default:
-		return a, false
-	}
-	return a, true
-}
-
 func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
 	return " (" + reason + ")"
-}
-
-// outcomeWords is the last outcome in a few words: "500 (retry)", "timeout (retry)".
-func outcomeWords(d dbsqlc.OverviewListDestinationRow) string {
-	switch {
-	case d.LastVerdict == nil:
-		return "none yet"
-	case d.LastStatus != nil:
-		return fmt.Sprintf("%d (%s)", *d.LastStatus, *d.LastVerdict)
-	case d.LastErrorClass != "":
-		return fmt.Sprintf("%s (%s)", d.LastErrorClass, *d.LastVerdict)
-	}
-	return *d.LastVerdict
 }
 
 func plural(n int32, one, many string) string {

@@ -91,6 +91,14 @@ func (t series) chart(id, title string) ui.Chart {
 	return ui.Chart{ID: id, Title: title + " " + t.every(), Empty: "Nothing in " + t.Words + ".", Bins: t.bins, Step: t.Bin, Now: t.now}
 }
 
+// delivered is how many were, in all of it.
+func (t series) delivered() (n int64) {
+	for _, row := range t.rows {
+		n += row.Delivered
+	}
+	return n
+}
+
 // outcomeChart shows what requests and waits came to, for deliveries.
 func (t series) outcomeChart(id string) ui.Chart {
 	c := t.chart(id, "Outcomes")

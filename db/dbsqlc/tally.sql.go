@@ -302,6 +302,72 @@ func (q *Queries) TallyListByMinute(ctx context.Context, db DBTX, arg TallyListB
 	return items, nil
 }
 
+const TallyListWorst = `-- name: TallyListWorst :many
+SELECT x.destination_id, x.requests, x.ok, x.rate_limited, x.refused, x.server_error, x.timed_out, x.network, x.took_us, x.wait_us, d.name, (d.deleted_at IS NOT NULL)::bool AS deleted FROM (
+    SELECT t.destination_id, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint AS ok, sum(t.rate_limited)::bigint AS rate_limited,
+        sum(t.refused)::bigint AS refused, sum(t.server_error)::bigint AS server_error, sum(t.timeout)::bigint AS timed_out,
+        sum(t.network + t.other)::bigint AS network, sum(t.took_us)::bigint AS took_us, sum(t.wait_us)::bigint AS wait_us
+    FROM tally t WHERE t.step_s = $1 AND t.at >= $2 AND t.destination_id <> 0 AND t.requests > 0
+    GROUP BY t.destination_id ORDER BY sum(t.requests) - sum(t.ok) DESC, 2 DESC, 1 LIMIT $3
+) x JOIN destination d ON d.id = x.destination_id
+ORDER BY x.requests - x.ok DESC, x.requests DESC, x.destination_id
+`
+
+type TallyListWorstParams struct {
+	StepS int32
+	Since time.Time
+	Max   int32
+}
+
+type TallyListWorstRow struct {
+	DestinationID int64
+	Requests      int64
+	Ok            int64
+	RateLimited   int64
+	Refused       int64
+	ServerError   int64
+	TimedOut      int64
+	Network       int64
+	TookUs        int64
+	WaitUs        int64
+	Name          string
+	Deleted       bool
+}
+
+// The destinations whose requests failed most often, then the busiest. Choose the step by the stretch (jobs.TallyStep).
+func (q *Queries) TallyListWorst(ctx context.Context, db DBTX, arg TallyListWorstParams) ([]TallyListWorstRow, error) {
+	rows, err := db.Query(ctx, TallyListWorst, arg.StepS, arg.Since, arg.Max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TallyListWorstRow{}
+	for rows.Next() {
+		var i TallyListWorstRow
+		if err := rows.Scan(
+			&i.DestinationID,
+			&i.Requests,
+			&i.Ok,
+			&i.RateLimited,
+			&i.Refused,
+			&i.ServerError,
+			&i.TimedOut,
+			&i.Network,
+			&i.TookUs,
+			&i.WaitUs,
+			&i.Name,
+			&i.Deleted,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const TallySum = `-- name: TallySum :one
 SELECT coalesce(sum(t.requests), 0)::bigint AS requests, coalesce(sum(t.ok), 0)::bigint AS ok,
     coalesce(sum(t.rate_limited), 0)::bigint AS rate_limited, coalesce(sum(t.refused), 0)::bigint AS refused,

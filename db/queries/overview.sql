@@ -29,7 +29,10 @@ SELECT d.id, d.name, d.url, d.state, d.state_reason, d.state_since, d.draining_s
     CASE WHEN lane.parked = 0 THEN 0
         WHEN NOT EXISTS (SELECT 1 FROM destination o WHERE o.lane_id = d.lane_id AND o.id <> d.id) THEN lane.parked
         ELSE (SELECT count(*) FROM (SELECT 1 FROM delivery o WHERE o.parked AND o.destination_id = d.id LIMIT @max) x)::int END::int AS waiting,
-    coalesce((SELECT o.due_at FROM delivery o WHERE o.parked AND o.destination_id = d.id ORDER BY o.due_at, o.id LIMIT 1), 'epoch')::timestamptz AS oldest_due,
+    -- The first in line of each priority: a few probes, however long the line.
+    coalesce((SELECT min(h.due_at) FROM (VALUES (1::smallint), (2::smallint), (3::smallint), (4::smallint)) AS p(priority) CROSS JOIN LATERAL (
+        SELECT o.due_at FROM delivery o WHERE o.parked AND o.destination_id = d.id AND o.priority = p.priority ORDER BY o.turn, o.id LIMIT 1) h
+        WHERE lane.parked > 0), 'epoch')::timestamptz AS oldest_due,
     coalesce(dead.n, 0)::int AS dead_lettered,
     coalesce(last.delivery_id, 0)::bigint AS last_delivery_id, last.verdict AS last_verdict, last.status AS last_status,
     coalesce(last.error_class, '')::text AS last_error_class, coalesce(last.reason, '')::text AS last_reason, last.finished_at AS last_at
@@ -51,7 +54,7 @@ LEFT JOIN LATERAL (
         (SELECT o.id, o.attempts FROM delivery o WHERE o.destination_id = d.id ORDER BY o.id DESC LIMIT 20)
         UNION
         (SELECT o.id, o.attempts FROM delivery o WHERE o.destination_id = d.id AND o.id <= (
-            SELECT q.id FROM delivery q WHERE q.parked AND q.destination_id = d.id ORDER BY q.due_at, q.id LIMIT 1) ORDER BY o.id DESC LIMIT 20)
+            SELECT q.id FROM delivery q WHERE q.parked AND q.destination_id = d.id ORDER BY q.priority, q.turn, q.id LIMIT 1) ORDER BY o.id DESC LIMIT 20)
     ) o
     JOIN attempt a ON a.delivery_id = o.id AND a.no = o.attempts AND a.finished_at IS NOT NULL
     WHERE o.attempts > 0
@@ -68,9 +71,11 @@ SELECT id, name, deleted_at FROM destination ORDER BY (deleted_at IS NOT NULL), 
 -- Since when the oldest delivery should have left, of active destinations: behind the gate, in River, or taken by a worker that does not
 -- come back with it. Now where nothing waits.
 SELECT coalesce(min(x.at), now())::timestamptz AS oldest FROM (
-    SELECT p.due_at AS at FROM destination d JOIN lane ON lane.id = d.lane_id CROSS JOIN LATERAL (
-        SELECT o.due_at FROM delivery o WHERE o.parked AND o.destination_id = d.id ORDER BY o.due_at, o.id LIMIT 1) p
-    WHERE d.state = 'active' AND lane.held_us <= extract(epoch FROM clock_timestamp()) * 1e6
+    SELECT h.due_at AS at FROM destination d JOIN lane ON lane.id = d.lane_id
+    CROSS JOIN (VALUES (1::smallint), (2::smallint), (3::smallint), (4::smallint)) AS p(priority) CROSS JOIN LATERAL (
+        -- The first in line; the gate's index has no other order.
+        SELECT o.due_at FROM delivery o WHERE o.parked AND o.destination_id = d.id AND o.priority = p.priority ORDER BY o.turn, o.id LIMIT 1) h
+    WHERE d.state = 'active' AND lane.parked > 0 AND lane.held_us <= extract(epoch FROM clock_timestamp()) * 1e6
     UNION ALL
     -- One look at the index River fetches by, for each queue and priority.
     SELECT r.scheduled_at FROM unnest(ARRAY['deliver', 'deliver_slow']) AS q(queue) CROSS JOIN generate_series(1, 4) AS p(priority)

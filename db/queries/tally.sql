@@ -103,3 +103,14 @@ SELECT t.destination_id, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint 
 FROM tally t
 WHERE t.step_s = @step_s AND t.at >= @since AND t.destination_id <> 0
 GROUP BY t.destination_id ORDER BY 2 DESC, 1 LIMIT @max;
+
+-- name: TallyListWorst :many
+-- The destinations whose requests failed most often, then the busiest. Choose the step by the stretch (jobs.TallyStep).
+SELECT x.*, d.name, (d.deleted_at IS NOT NULL)::bool AS deleted FROM (
+    SELECT t.destination_id, sum(t.requests)::bigint AS requests, sum(t.ok)::bigint AS ok, sum(t.rate_limited)::bigint AS rate_limited,
+        sum(t.refused)::bigint AS refused, sum(t.server_error)::bigint AS server_error, sum(t.timeout)::bigint AS timed_out,
+        sum(t.network + t.other)::bigint AS network, sum(t.took_us)::bigint AS took_us, sum(t.wait_us)::bigint AS wait_us
+    FROM tally t WHERE t.step_s = @step_s AND t.at >= @since AND t.destination_id <> 0 AND t.requests > 0
+    GROUP BY t.destination_id ORDER BY sum(t.requests) - sum(t.ok) DESC, 2 DESC, 1 LIMIT @max
+) x JOIN destination d ON d.id = x.destination_id
+ORDER BY x.requests - x.ok DESC, x.requests DESC, x.destination_id;
