@@ -97,7 +97,7 @@ func (g deadGroup) aboutWhatWasSent() bool {
 	case 408, 410, 425, 429:
 		return false
 	}
-	return g.Status >= 300 && g.Status < 500
+	return g.Type != "" && g.Status >= 300 && g.Status < 500
 }
 
 // deadConcerns say of dead letters what was refused, and of the others how many there are.
@@ -152,5 +152,5 @@ func (g deadGroup) concern(destination int64, now time.Time) concern {
 }
 
 func deadHref(destination int64) string {
-	return query("/deliveries", "state", "dead_lettered", "destination", formatID(idDestination, destination))
+	return query("/dead-letters", "destination", formatID(idDestination, destination))
 }

@@ -71,7 +71,7 @@ func (s *Server) addQuiet(ctx context.Context, all []figures, dead map[int64][]d
 	return all, nil
 }
 
-// deadGroups are the newest dead letters by destination; of what was refused for what it is, whether others of its type get through.
+// deadGroups are the open groups of the inbox by destination; of what was refused for what it is, whether others of its type get through.
 func (s *Server) deadGroups(ctx context.Context) (map[int64][]deadGroup, error) {
 	rows, err := s.queries.AttentionListDead(ctx, s.Pool)
 	if err != nil {
@@ -82,10 +82,7 @@ func (s *Server) deadGroups(ctx context.Context) (map[int64][]deadGroup, error) 
 	var types []string
 	var asked []int // where in the destination's groups the answer goes
 	for _, row := range rows {
-		g := deadGroup{Type: row.Type, Class: row.LastErrorClass, N: row.N, First: row.FirstAt, Last: row.LastAt, PassedUnknown: true}
-		if row.LastStatus != nil {
-			g.Status = *row.LastStatus
-		}
+		g := deadGroup{Type: row.Type, Status: row.Status, Class: row.ErrorClass, N: row.Open, First: row.FirstAt, Last: row.LastSeen, PassedUnknown: true}
 		groups[row.DestinationID] = append(groups[row.DestinationID], g)
 		if g.aboutWhatWasSent() && len(asked) < attentionDeep {
 			ids, types = append(ids, row.DestinationID), append(types, row.Type)

@@ -30,6 +30,7 @@ type Delivery struct {
 	DestinationRowID int64     `json:"-"`
 	DestinationName  string    `json:"-"`
 	DestinationState string    `json:"-"`
+	LaneID           string    `json:"-"`
 	Type             string    `json:"-"`
 	Subject          string    `json:"-"`
 	Tenant           string    `json:"-"`
@@ -128,7 +129,7 @@ func deliveryOf(row dbsqlc.DeliveryListViewRow) Delivery {
 		ID: formatID(idDelivery, row.ID), EventID: row.EventKey, DestinationID: formatID(idDestination, row.DestinationID), State: row.State,
 		Attempts: int(row.Attempts), LastStatus: row.LastStatus, LastErrorClass: row.LastErrorClass, Reason: row.Reason,
 		CreatedAt: row.CreatedAt, SettledAt: row.SettledAt,
-		RowID: row.ID, DestinationRowID: row.DestinationID, DestinationName: row.DestinationName, DestinationState: row.DestinationState,
+		RowID: row.ID, DestinationRowID: row.DestinationID, DestinationName: row.DestinationName, DestinationState: row.DestinationState, LaneID: formatID(idLane, row.LaneID),
 		Type: row.Type, Subject: row.Subject, Tenant: row.Tenant, Bytes: int(row.Bytes), ExpiresAt: row.ExpiresAt,
 	}
 	if row.SettledAt == nil {

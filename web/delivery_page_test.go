@@ -185,11 +185,12 @@ func TestOverviewPage(t *testing.T) {
 	seedHostile(p)
 	p.exec("INSERT INTO process (id, roles) VALUES ('w', '{work}')")
 	p.exec("UPDATE discovery_run SET finished_at = now() - interval '31 seconds'")
+	p.exec("INSERT INTO dead_letter_group (destination_id, state, status, error_class, type, open, first_seen, last_seen) VALUES (1, 'dead_lettered', 500, '<u>', '', 1, now(), now())")
 	p.exec("INSERT INTO river_job (state, max_attempts, kind, queue, args, scheduled_at) VALUES ('available', 1, 'deliver', 'deliver', '{}', now() - interval '20 minutes')")
 	page := p.get("/").Body
 	require.NotContains(t, page, "No worker is running")
 	require.Contains(t, page, "overdue")
 	require.Contains(t, page, "20 min")
-	require.Contains(t, page, "has 1 dead-lettered delivery")
+	require.Contains(t, page, "has 1 dead letter since")
 	require.Regexp(t, `data-testid="waiting">1<`, page)
 }

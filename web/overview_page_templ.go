@@ -159,7 +159,7 @@ func overviewRegion(m overviewModel) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = stat(statModel{Label: "Dead-lettered", Value: ui.Count(m.Count.DeadLettered, maxCount), Href: "/deliveries?state=dead_lettered", Tone: toneIf(m.Count.DeadLettered > 0, "bad"), Hint: "need somebody", Testid: "dead-lettered"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = stat(statModel{Label: "Dead-lettered", Value: ui.Count(m.Count.DeadLettered, maxCount), Href: "/dead-letters", Tone: toneIf(m.Count.DeadLettered > 0, "bad"), Hint: "need somebody", Testid: "dead-lettered"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

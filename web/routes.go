@@ -54,6 +54,9 @@ func (s *Server) panelRoutes() []route {
 		{post, "/destinations/:id/rotate", administrator, s.destinationRotate},
 		{post, "/destinations/:id/test", operator, s.destinationTest},
 
+		{get, "/lanes", viewer, s.laneListPage},
+		{get, "/lanes/:id", viewer, s.lanePage},
+
 		{get, "/events", viewer, s.eventListPage},
 		{get, "/events/:id", viewer, s.eventPage},
 		{get, "/events/:id/payload", operator, s.payloadDownload},

@@ -11,27 +11,23 @@ import (
 )
 
 const AttentionListDead = `-- name: AttentionListDead :many
-SELECT x.destination_id, e.type, x.last_status, x.last_error_class, count(*)::int AS n,
-    min(x.settled_at)::timestamptz AS first_at, max(x.settled_at)::timestamptz AS last_at
-FROM (
-    SELECT o.destination_id, o.event_id, o.last_status, o.last_error_class, o.settled_at
-    FROM delivery o WHERE o.attention = 'dead_lettered' ORDER BY o.id DESC LIMIT 1000
-) x
-JOIN event e ON e.id = x.event_id
-GROUP BY x.destination_id, e.type, x.last_status, x.last_error_class ORDER BY n DESC LIMIT 200
+SELECT g.destination_id, g.type, g.status, g.error_class, g.open, coalesce(g.opened_at, g.first_seen)::timestamptz AS first_at, g.last_seen
+FROM dead_letter_group g
+WHERE g.open > 0 AND g.state = 'dead_lettered' AND (g.snoozed_until IS NULL OR g.snoozed_until <= statement_timestamp())
+ORDER BY g.last_seen DESC, g.id DESC LIMIT 300
 `
 
 type AttentionListDeadRow struct {
-	DestinationID  int64
-	Type           string
-	LastStatus     *int32
-	LastErrorClass string
-	N              int32
-	FirstAt        time.Time
-	LastAt         time.Time
+	DestinationID int64
+	Type          string
+	Status        int32
+	ErrorClass    string
+	Open          int32
+	FirstAt       time.Time
+	LastSeen      time.Time
 }
 
-// The newest thousand dead letters by destination, last answer and type of event.
+// The groups of the inbox that are open and not snoozed, those that grew last first.
 func (q *Queries) AttentionListDead(ctx context.Context, db DBTX) ([]AttentionListDeadRow, error) {
 	rows, err := db.Query(ctx, AttentionListDead)
 	if err != nil {
@@ -44,11 +40,11 @@ func (q *Queries) AttentionListDead(ctx context.Context, db DBTX) ([]AttentionLi
 		if err := rows.Scan(
 			&i.DestinationID,
 			&i.Type,
-			&i.LastStatus,
-			&i.LastErrorClass,
-			&i.N,
+			&i.Status,
+			&i.ErrorClass,
+			&i.Open,
 			&i.FirstAt,
-			&i.LastAt,
+			&i.LastSeen,
 		); err != nil {
 			return nil, err
 		}

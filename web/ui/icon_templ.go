@@ -122,43 +122,48 @@ func Icon(name string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
+		case "lanes":
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<path d=\"M4.5 13.5 6 2.5M11.5 13.5 10 2.5M8 3v2M8 7.25v2M8 11.5v2\"></path>")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
 		case "events":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<path d=\"m8 2.25 5.25 2.9v5.7L8 13.75l-5.25-2.9v-5.7ZM2.75 5.15 8 8l5.25-2.85M8 8v5.75\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<path d=\"m8 2.25 5.25 2.9v5.7L8 13.75l-5.25-2.9v-5.7ZM2.75 5.15 8 8l5.25-2.85M8 8v5.75\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "deliveries":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<path d=\"M2.5 5h7.5M2.5 8h11M2.5 11h5M8 3l2.25 2L8 7\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<path d=\"M2.5 5h7.5M2.5 8h11M2.5 11h5M8 3l2.25 2L8 7\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "dead-letters":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<path d=\"M2.5 9.5 4.25 3.5h7.5l1.75 6v3h-11ZM2.5 9.5h3.25a2.25 2.25 0 0 0 4.5 0h3.25\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<path d=\"M2.5 9.5 4.25 3.5h7.5l1.75 6v3h-11ZM2.5 9.5h3.25a2.25 2.25 0 0 0 4.5 0h3.25\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "replays":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<path d=\"M3 8a5 5 0 1 1 1.6 3.7\"></path> <path d=\"M3 12.5V9.3h3.2\"></path> <path d=\"M7 5.8v4.4L10.4 8z\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<path d=\"M3 8a5 5 0 1 1 1.6 3.7\"></path> <path d=\"M3 12.5V9.3h3.2\"></path> <path d=\"M7 5.8v4.4L10.4 8z\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "discovery":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<circle cx=\"7\" cy=\"7\" r=\"4.25\"></circle> <path d=\"m10.25 10.25 3.25 3.25\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<circle cx=\"7\" cy=\"7\" r=\"4.25\"></circle> <path d=\"m10.25 10.25 3.25 3.25\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "administration":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<circle cx=\"6\" cy=\"5.5\" r=\"2.5\"></circle> <path d=\"M1.75 13c0-2.5 1.75-4 4.25-4s4.25 1.5 4.25 4M10.5 3.25a2.4 2.4 0 0 1 0 4.5M12 9.4c1.4.5 2.25 1.7 2.25 3.6\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "<circle cx=\"6\" cy=\"5.5\" r=\"2.5\"></circle> <path d=\"M1.75 13c0-2.5 1.75-4 4.25-4s4.25 1.5 4.25 4M10.5 3.25a2.4 2.4 0 0 1 0 4.5M12 9.4c1.4.5 2.25 1.7 2.25 3.6\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case "tokens":
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "<circle cx=\"5.25\" cy=\"10.75\" r=\"2.75\"></circle> <path d=\"m7.25 8.75 6-6M10.5 5.5l2 2\"></path>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<circle cx=\"5.25\" cy=\"10.75\" r=\"2.75\"></circle> <path d=\"m7.25 8.75 6-6M10.5 5.5l2 2\"></path>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "</svg>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "</svg>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -184,7 +189,7 @@ func Mark() templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<svg class=\"mark\" viewBox=\"0 0 32 32\" width=\"26\" height=\"26\" aria-hidden=\"true\" focusable=\"false\"><rect width=\"32\" height=\"32\" rx=\"7\"></rect> <path d=\"M5 11h9c4 0 3 10 7 10h6\"></path> <path class=\"faint\" d=\"M5 16h6c4 0 3 10 7 10h9\"></path> <path d=\"M17 6v7\"></path></svg>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<svg class=\"mark\" viewBox=\"0 0 32 32\" width=\"26\" height=\"26\" aria-hidden=\"true\" focusable=\"false\"><rect width=\"32\" height=\"32\" rx=\"7\"></rect> <path d=\"M5 11h9c4 0 3 10 7 10h6\"></path> <path class=\"faint\" d=\"M5 16h6c4 0 3 10 7 10h9\"></path> <path d=\"M17 6v7\"></path></svg>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

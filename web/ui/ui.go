@@ -33,6 +33,7 @@ var sections = []struct {
 }{
 	{"overview", "Overview", "/", Viewer},
 	{"destinations", "Destinations", "/destinations", Viewer},
+	{"lanes", "Lanes", "/lanes", Viewer},
 	{"events", "Events", "/events", Viewer},
 	{"deliveries", "Deliveries", "/deliveries", Viewer},
 	{"dead-letters", "Dead letters", "/dead-letters", Viewer},
