@@ -37,12 +37,19 @@ type panel struct {
 
 func newPanel(t *testing.T) *panel {
 	t.Helper()
+	return newPanelOf(t, jobs.RoleWeb)
+}
+
+// newPanelOf has an engine with these roles; with work and discover, what is published is delivered.
+func newPanelOf(t *testing.T, roles ...string) *panel {
+	t.Helper()
+	guard := webhook.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	pool := dbtest.Pool(t)
 	ring, err := db.ParseKeyring(db.GenerateKey())
 	require.NoError(t, err)
 	logged := &strings.Builder{}
 	log := slog.New(slog.NewTextHandler(&lockedWriter{w: logged}, nil))
-	engine, err := jobs.New(jobs.Options{Pool: pool, Keyring: ring, Sender: webhook.NewSender(webhook.SenderOptions{}), Roles: []string{jobs.RoleWeb}})
+	engine, err := jobs.New(jobs.Options{Pool: pool, Keyring: ring, Sender: webhook.NewSender(webhook.SenderOptions{Guard: guard}), Roles: roles})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() {
@@ -51,7 +58,7 @@ func newPanel(t *testing.T) *panel {
 		require.NoError(t, engine.Stop(ctx))
 	})
 	server, err := New(Options{
-		Pool: pool, Engine: engine, Keyring: ring, Log: log, Version: "test", Guard: webhook.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		Pool: pool, Engine: engine, Keyring: ring, Log: log, Version: "test", Guard: guard,
 	})
 	require.NoError(t, err)
 	p := &panel{t: t, pool: pool, log: logged}
