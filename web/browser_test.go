@@ -19,7 +19,7 @@ import (
 // browser is the one headless Chromium of all tests; each has a tab with cookies of its own.
 var browser struct {
 	sync.Once
-	ctx  context.Context //nolint:containedctx // it is chromedp's handle
+	ctx  context.Context // chromedp's handle
 	stop func()
 	err  error
 }
@@ -43,7 +43,7 @@ func startBrowser() {
 	}
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
-	browser.ctx = ctx
+	browser.ctx = ctx //nolint:fatcontext // once, for all tests
 	browser.stop = func() {
 		_ = chromedp.Cancel(ctx)
 		cancel()

@@ -21,7 +21,7 @@ import (
 // hands are an operator's, on a keyboard: nothing here clicks, and nothing calls a script of the page.
 type hands struct {
 	t   *testing.T
-	ctx context.Context //nolint:containedctx // it is chromedp's handle of the tab
+	ctx context.Context // chromedp's handle of the tab
 }
 
 func (h hands) press(keys string, modifiers ...chromedp.Modifier) {
