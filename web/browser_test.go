@@ -71,7 +71,7 @@ func newBrowser(t *testing.T) (context.Context, func() []string) {
 	require.NoError(t, browser.err)
 	ctx, cancel := chromedp.NewContext(browser.ctx, chromedp.WithNewBrowserContext())
 	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
-	timed, cancelTimed := context.WithTimeout(ctx, 90*time.Second)
+	timed, cancelTimed := context.WithTimeout(ctx, 4*time.Minute)
 
 	var (
 		mu       sync.Mutex
