@@ -92,7 +92,7 @@ type deadGroup struct {
 }
 
 // aboutWhatWasSent says that an answer refuses what was sent, whatever the receiver's health.
-func (g deadGroup) aboutWhatWasSent() bool {
+func (g *deadGroup) aboutWhatWasSent() bool {
 	switch g.Status {
 	case 408, 410, 425, 429:
 		return false
@@ -135,7 +135,7 @@ func (g *deadGroup) add(o deadGroup) {
 }
 
 // concern is about dead letters of any kind: bad while they are of the last day.
-func (g deadGroup) concern(destination int64, now time.Time) concern {
+func (g *deadGroup) concern(destination int64, now time.Time) concern {
 	c := concern{Tone: "bad", About: aboutDead, Affected: int64(g.N), Href: deadHref(destination)}
 	if now.Sub(g.Last) > 24*time.Hour {
 		c.Tone = "warn"
