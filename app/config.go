@@ -28,7 +28,7 @@ type config struct {
 	DiscoveryInterval time.Duration `env:"WEIR_DISCOVERY_INTERVAL" envDefault:"10s" doc:"how often the outbox is read"`
 	BodyLimit         int           `env:"WEIR_BODY_LIMIT" envDefault:"262144" doc:"largest payload, in bytes"`
 	Workers           int           `env:"WEIR_WORKERS" envDefault:"1000" doc:"deliveries that one process has under way, those that wait for their slot included"`
-	MaxConns          int           `env:"WEIR_DATABASE_CONNS" envDefault:"20" doc:"connections to Postgres, at most"`
+	MaxConns          int           `env:"WEIR_DATABASE_CONNS" envDefault:"20" doc:"connections to Postgres, at most; one that delivers has three more for pacing"`
 	Grace             time.Duration `env:"WEIR_GRACE" envDefault:"25s" doc:"how long a stop waits for requests under way"`
 	SecureCookies     bool          `env:"WEIR_SECURE_COOKIES" doc:"true behind https: the session cookie is then sent over https only"`
 	TrustedProxies    string        `env:"WEIR_TRUSTED_PROXIES" doc:"CIDRs of reverse proxies in front of the panel and the API: X-Forwarded-For and X-Forwarded-Proto count only from them, for limits, sessions, the audit log and Secure cookies; empty: from nobody"`
