@@ -15,6 +15,10 @@ function openConfirm(details) {
   dialog.addEventListener("click", e => { if (e.target === dialog || e.target.closest("[data-close]")) { e.preventDefault(); dialog.close(); } });
   document.body.append(dialog);
   dialog.showModal();
+  // Not on the button: a second press of Enter, or one held down, must not answer a question that nobody has read.
+  const heading = dialog.querySelector("h2");
+  heading.tabIndex = -1;
+  (dialog.querySelector("input:not([type=hidden]), textarea, select") || heading).focus();
 }
 
 document.addEventListener("click", e => {
