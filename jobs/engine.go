@@ -117,6 +117,7 @@ func New(o Options) (*Engine, error) {
 	river.AddWorker(workers, discover)
 
 	if e.client, err = river.NewClient(riverpgxv5.New(e.pool), e.riverConfig(workers)); err != nil {
+		e.pacing.Close()
 		return nil, fmt.Errorf("make river client: %w", err)
 	}
 	fan.client, e.commits.client = e.client, e.client

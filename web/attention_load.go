@@ -80,25 +80,26 @@ func (s *Server) deadGroups(ctx context.Context) (map[int64][]deadGroup, error) 
 	groups := map[int64][]deadGroup{}
 	var ids []int64
 	var types []string
-	var asked []int // where in the destination's groups the answer goes
 	for _, row := range rows {
 		g := deadGroup{Type: row.Type, Status: row.Status, Class: row.ErrorClass, N: row.Open, First: row.FirstAt, Last: row.LastSeen, PassedUnknown: true}
 		groups[row.DestinationID] = append(groups[row.DestinationID], g)
-		if g.aboutWhatWasSent() && len(asked) < attentionDeep {
+		if g.aboutWhatWasSent() && len(ids) < attentionDeep {
 			ids, types = append(ids, row.DestinationID), append(types, row.Type)
-			asked = append(asked, len(groups[row.DestinationID])-1)
 		}
 	}
-	if len(asked) == 0 {
+	if len(ids) == 0 {
 		return groups, nil
 	}
 	passed, err := s.queries.AttentionListPassed(ctx, s.Pool, ids, types)
 	if err != nil {
 		return nil, fmt.Errorf("count what got through: %w", err)
 	}
-	for i, row := range passed {
-		g := &groups[row.DestinationID][asked[i]]
-		g.Passed, g.PassedUnknown = row.Passed, false
+	for _, row := range passed {
+		for i := range groups[row.DestinationID] {
+			if g := &groups[row.DestinationID][i]; g.Type == row.Type {
+				g.Passed, g.PassedUnknown = row.Passed, false
+			}
+		}
 	}
 	return groups, nil
 }

@@ -35,6 +35,7 @@ type landmark struct {
 var landmarks = []landmark{
 	{"page", "Overview", "home start", "/", ui.Viewer},
 	{"page", "Destinations", "receivers webhooks endpoints", "/destinations", ui.Viewer},
+	{"page", "Lanes", "limits rates budgets pace", "/lanes", ui.Viewer},
 	{"page", "Events", "search shipments orders", "/events", ui.Viewer},
 	{"page", "Deliveries", "ledger attempts", "/deliveries", ui.Viewer},
 	{"page", "Deliveries that are retried", "retrying", "/deliveries?state=retrying", ui.Viewer},

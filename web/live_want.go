@@ -27,6 +27,7 @@ var listTables = map[string][]string{
 	"deliveries":   {"delivery"},
 	"discovery":    {"discovery_run", "outbox"},
 	"events":       {"event"},
+	"lanes":        {"lane", "lane_change", "destination", "tally"},
 	"mends":        {"mend", "mend_total"},
 	"replays":      {"replay", "replay_destination"},
 	"subjects":     {"event", "delivery"},

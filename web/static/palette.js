@@ -107,7 +107,7 @@ function openKeys() {
   });
 }
 
-const goes = { o: "/", d: "/destinations", e: "/events", l: "/deliveries", x: "/dead-letters", r: "/replays" };
+const goes = { o: "/", d: "/destinations", a: "/lanes", e: "/events", l: "/deliveries", x: "/dead-letters", r: "/replays" };
 let gAt = 0;
 
 function step(by) {
