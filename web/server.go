@@ -50,6 +50,7 @@ type Server struct {
 	sessions *scs.SessionManager
 	river    *riverUI
 	feed     *feed
+	tokens   tokenLookup
 	hashing  chan struct{} // places for password hashes, each of which takes 19 MiB
 	failures *rate.Limiter // of failed sign-ins in the audit log
 
@@ -67,6 +68,9 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{Options: o, queries: dbsqlc.New(), echo: echo.New(), hashing: make(chan struct{}, 2), failures: rate.NewLimiter(1, 100)}
 	s.sessions = newSessions(o.Pool, s.queries)
+	s.tokens.read = func(ctx context.Context, hashes [][]byte) ([]dbsqlc.APITokenListByHashRow, error) {
+		return s.queries.APITokenListByHash(ctx, s.Pool, hashes)
+	}
 	s.renderErrorPage = s.errorPage
 	s.feed = newFeed(o.Pool, s.queries, o.Log)
 	var err error

@@ -153,12 +153,12 @@ func (s *Server) authorize(ctx context.Context, header, scope string) (who, erro
 	if len(text) > 200 || !strings.HasPrefix(text, tokenPrefix) {
 		return who{}, unauthorized("This token is not known, or was revoked.")
 	}
-	row, err := s.queries.APITokenGetByHash(ctx, s.Pool, hashToken(text))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return who{}, unauthorized("This token is not known, or was revoked.")
-	}
+	row, err := s.tokens.find(ctx, sha256.Sum256([]byte(text)))
 	if err != nil {
-		return who{}, fmt.Errorf("look up token: %w", err)
+		return who{}, err
+	}
+	if row == nil {
+		return who{}, unauthorized("This token is not known, or was revoked.")
 	}
 	if row.Expired {
 		return who{}, unauthorized("This token has expired.")

@@ -10,33 +10,6 @@ import (
 	"time"
 )
 
-const APITokenGetByHash = `-- name: APITokenGetByHash :one
-SELECT id, name, scopes, (expires_at IS NOT NULL AND expires_at <= now())::bool AS expired, (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')::bool AS stale
-FROM api_token WHERE token_hash = $1 AND revoked_at IS NULL
-`
-
-type APITokenGetByHashRow struct {
-	ID      int64
-	Name    string
-	Scopes  []string
-	Expired bool
-	Stale   bool
-}
-
-// By the hash's unique index: nothing secret is compared byte by byte, so the time it takes tells nothing.
-func (q *Queries) APITokenGetByHash(ctx context.Context, db DBTX, tokenHash []byte) (APITokenGetByHashRow, error) {
-	row := db.QueryRow(ctx, APITokenGetByHash, tokenHash)
-	var i APITokenGetByHashRow
-	err := row.Scan(
-		&i.ID,
-		&i.Name,
-		&i.Scopes,
-		&i.Expired,
-		&i.Stale,
-	)
-	return i, err
-}
-
 const APITokenInsert = `-- name: APITokenInsert :one
 INSERT INTO api_token (name, token_hash, hint, scopes, expires_at, created_by)
 VALUES ($1, $2, $3, $4::text[], $5, $6)
@@ -121,6 +94,48 @@ func (q *Queries) APITokenList(ctx context.Context, db DBTX, after int64, max in
 			&i.CreatedBy,
 			&i.LastUsedAt,
 			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const APITokenListByHash = `-- name: APITokenListByHash :many
+SELECT token_hash, id, name, scopes, (expires_at IS NOT NULL AND expires_at <= now())::bool AS expired, (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')::bool AS stale
+FROM api_token WHERE token_hash = ANY($1::bytea[]) AND revoked_at IS NULL
+`
+
+type APITokenListByHashRow struct {
+	TokenHash []byte
+	ID        int64
+	Name      string
+	Scopes    []string
+	Expired   bool
+	Stale     bool
+}
+
+// By the hash's unique index: nothing secret is compared byte by byte, so the time it takes tells nothing.
+func (q *Queries) APITokenListByHash(ctx context.Context, db DBTX, hashes [][]byte) ([]APITokenListByHashRow, error) {
+	rows, err := db.Query(ctx, APITokenListByHash, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []APITokenListByHashRow{}
+	for rows.Next() {
+		var i APITokenListByHashRow
+		if err := rows.Scan(
+			&i.TokenHash,
+			&i.ID,
+			&i.Name,
+			&i.Scopes,
+			&i.Expired,
+			&i.Stale,
 		); err != nil {
 			return nil, err
 		}

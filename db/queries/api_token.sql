@@ -1,7 +1,7 @@
--- name: APITokenGetByHash :one
+-- name: APITokenListByHash :many
 -- By the hash's unique index: nothing secret is compared byte by byte, so the time it takes tells nothing.
-SELECT id, name, scopes, (expires_at IS NOT NULL AND expires_at <= now())::bool AS expired, (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')::bool AS stale
-FROM api_token WHERE token_hash = @token_hash AND revoked_at IS NULL;
+SELECT token_hash, id, name, scopes, (expires_at IS NOT NULL AND expires_at <= now())::bool AS expired, (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')::bool AS stale
+FROM api_token WHERE token_hash = ANY(@hashes::bytea[]) AND revoked_at IS NULL;
 
 -- name: APITokenInsert :one
 INSERT INTO api_token (name, token_hash, hint, scopes, expires_at, created_by)
