@@ -37,7 +37,7 @@ func newTokenCommand() *cobra.Command {
 		},
 	}
 	create.Flags().StringVar(&name, "name", "", "what it is for")
-	create.Flags().StringSliceVar(&scopes, "scope", nil, "publish (hand in events), read, operate (pause, resume, test, replay), or admin (all)")
+	create.Flags().StringSliceVar(&scopes, "scope", nil, "publish (hand in events), read, operate (pause, resume, test, replay, work on dead letters), or admin (all)")
 	create.Flags().IntVar(&days, "days", 0, "after how many days it stops working; never, if left out")
 	for _, required := range []string{"name", "scope"} {
 		if err := create.MarkFlagRequired(required); err != nil {

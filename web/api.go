@@ -54,7 +54,7 @@ func (s *Server) mountAPI(e *echo.Echo) {
 	config.Servers = []*huma.Server{{URL: apiPrefix}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "Made by weir token create, or on the panel's page of tokens. Each operation names the scope it needs: " +
-			"publish (hand in events), read (look at everything), operate (pause, resume, test, replay), admin (configure; includes all others)."},
+			"publish (hand in events), read (look at everything), operate (pause, resume, test, replay, work on dead letters), admin (configure; includes all others)."},
 	}
 	group := e.Group(apiPrefix) // without middleware: that would answer 404 where 405 is right
 	api := humaecho.NewWithGroup(e, group, config)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/db/dbsqlc"
 	"weir/jobs"
 )
 
@@ -76,20 +77,26 @@ func (s *Server) assignLetters(ctx context.Context, id, person int64, actor stri
 	}
 	name := ""
 	if person != 0 {
-		people, err := s.queries.OperatorListActing(ctx, s.Pool, maxActing)
+		found, err := s.findActing(ctx, func(p dbsqlc.OperatorListActingRow) bool { return p.ID == person })
 		if err != nil {
-			return "", fmt.Errorf("list people: %w", err)
+			return "", err
 		}
-		for _, p := range people {
-			if p.ID == person {
-				name = p.Name
-			}
-		}
-		if name == "" {
-			return "", &jobs.InvalidError{Field: "assignee", Problem: "want somebody who can sign in and is an operator or an administrator"}
-		}
+		name = found.Name
 	}
 	return name, s.Engine.AssignLetters(ctx, id, person, name, actor, s.auditing(auditEntry{action: "dead_letters.assign", object: object, after: facts{"assignee": name}}))
+}
+
+// findActing finds the one among those who may act; nobody like that is a *jobs.InvalidError.
+func (s *Server) findActing(ctx context.Context, is func(dbsqlc.OperatorListActingRow) bool) (dbsqlc.OperatorListActingRow, error) {
+	people, err := s.queries.OperatorListActing(ctx, s.Pool, maxActing)
+	if err != nil {
+		return dbsqlc.OperatorListActingRow{}, fmt.Errorf("list people: %w", err)
+	}
+	i := slices.IndexFunc(people, is)
+	if i < 0 {
+		return dbsqlc.OperatorListActingRow{}, invalid("assignee", "want somebody who can sign in and is an operator or an administrator")
+	}
+	return people[i], nil
 }
 
 // maxActing is how many people a choice of them shows.

@@ -24,6 +24,7 @@ func (s *Server) mountLetters(api huma.API) {
 	resolve.Errors, replay.Errors = append(resolve.Errors, http.StatusConflict), append(replay.Errors, http.StatusConflict)
 	registerBody[resolveBody](s, api, resolve, s.apiResolveLetters)
 	registerBody[letterReplayBody](s, api, replay, s.apiReplayLetters)
+	s.mountLetterActions(api)
 }
 
 type listLettersInput struct {
@@ -129,11 +130,6 @@ type resolveBody struct {
 	Deliveries []string `json:"deliveries,omitempty" doc:"Only these, 200 at most; left out: all that is open."`
 }
 
-type resolveInput struct {
-	LetterPath
-	RawInput
-}
-
 type resolveOutput struct {
 	Body struct {
 		Resolved int         `json:"resolved"`
@@ -141,7 +137,7 @@ type resolveOutput struct {
 	}
 }
 
-func (s *Server) apiResolveLetters(ctx context.Context, in *resolveInput) (*resolveOutput, error) {
+func (s *Server) apiResolveLetters(ctx context.Context, in *letterInput) (*resolveOutput, error) {
 	id, err := parseID(idLetters, in.ID)
 	if err != nil {
 		return nil, err
@@ -193,7 +189,7 @@ type letterReplayOutput struct {
 	}
 }
 
-func (s *Server) apiReplayLetters(ctx context.Context, in *resolveInput) (*letterReplayOutput, error) {
+func (s *Server) apiReplayLetters(ctx context.Context, in *letterInput) (*letterReplayOutput, error) {
 	id, err := parseID(idLetters, in.ID)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"weir/web/ui"
@@ -69,18 +71,78 @@ func TestDeadLettersAPI(t *testing.T) {
 	require.Equal(t, "token admin", history.field(t, "items.2.actor"))
 }
 
+func TestDeadLettersAPIActs(t *testing.T) {
+	t.Parallel()
+	b := setupAPI(t)
+	seedGroup(t, b.pool, 12)
+	_, err := b.pool.Exec(t.Context(), "INSERT INTO operator (name, password_hash, role) VALUES ('Ada', '', 'operator'), ('Vera', '', 'viewer')")
+	require.NoError(t, err)
+	const here = "/dead-letters/dlg_1"
+	for _, act := range []string{"assign", "note", "snooze", "wake", "take-back"} {
+		require.Equal(t, 403, b.call(t, b.read, "POST", "/api/v1"+here+"/"+act, "{}").status, "%s needs operate", act)
+	}
+
+	require.Equal(t, "Ada", b.ok(t, 200, "POST", here+"/assign", `{"assignee": "Ada"}`).field(t, "assignee"))
+	b.ok(t, 409, "POST", here+"/assign", `{"assignee": "Ada"}`)
+	b.refused(t, "POST", here+"/assign", `{"assignee": "Vera"}`, "assignee", "operator or an administrator")
+	b.refused(t, "POST", here+"/assign", `{}`, "assignee", "missing")
+	b.ok(t, 404, "POST", "/dead-letters/dlg_99/assign", `{"assignee": null}`)
+	require.Nil(t, b.ok(t, 200, "POST", here+"/assign", `{"assignee": null}`).field(t, "assignee"))
+
+	b.ok(t, 200, "POST", here+"/note", `{"note": "their shop\nis down"}`)
+	b.refused(t, "POST", here+"/note", `{}`, "note", "empty")
+
+	b.ok(t, 409, "POST", here+"/wake", "")
+	until := time.Now().Add(4 * time.Hour).UTC().Truncate(time.Second).Format(time.RFC3339)
+	require.Equal(t, until, b.ok(t, 200, "POST", here+"/snooze", fmt.Sprintf(`{"until": %q}`, until)).field(t, "snoozed_until"))
+	for _, wrong := range []string{"tomorrow", "0001-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z"} {
+		b.refused(t, "POST", here+"/snooze", fmt.Sprintf(`{"until": %q}`, wrong), "until", "want a time")
+	}
+	require.Nil(t, b.ok(t, 200, "POST", here+"/wake", "").field(t, "snoozed_until"))
+
+	b.ok(t, 409, "POST", here+"/take-back", "")
+	b.ok(t, 200, "POST", here+"/resolve", `{"reason": "agreed"}`)
+	a := b.ok(t, 200, "POST", here+"/take-back", "")
+	require.InDelta(t, 12, a.field(t, "reopened"), 0)
+	require.InDelta(t, 12, a.field(t, "group.open"), 0)
+
+	history := b.ok(t, 200, "GET", here+"/history", "")
+	kinds := ""
+	for i := range 7 {
+		kinds += fmt.Sprint(history.field(t, fmt.Sprintf("items.%d.kind", i)), " ")
+		require.Equal(t, "token admin", history.field(t, fmt.Sprintf("items.%d.actor", i)))
+	}
+	require.Equal(t, "taken_back resolved woke snoozed note unassigned assigned ", kinds)
+	require.Len(t, history.field(t, "items"), 7, "what was refused leaves none")
+	rows, err := b.pool.Query(t.Context(), "SELECT action FROM audit WHERE object_kind = 'dead_letters' AND actor_kind = 'token' ORDER BY id")
+	require.NoError(t, err)
+	actions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, "dead_letters.assign dead_letters.assign dead_letters.note dead_letters.snooze dead_letters.wake dead_letters.resolve dead_letters.take_back",
+		strings.Join(actions, " "), "as the panel's acts are recorded")
+}
+
 // seedLetters puts n dead letters of a destination into one group, without anybody having been asked.
 func seedLetters(p *panel, n int) {
 	p.t.Helper()
-	p.exec("INSERT INTO lane (id, name) VALUES (1, 'l') ON CONFLICT DO NOTHING")
-	p.exec("INSERT INTO destination (id, name, url, lane_id) VALUES (1, 'Acme', 'https://acme.example/', 1) ON CONFLICT DO NOTHING")
-	p.exec("INSERT INTO event (id, event_id, type, subject, payload, occurred_at) SELECT 5000 + g, 'l_' || g, 'order.paid', 's', '{}', now() FROM generate_series(1, $1::int) g", n)
-	p.exec(`INSERT INTO delivery (id, event_id, destination_id, lane_id, state, last_status, reason, attempts, expires_at, settled_at)
+	seedGroup(p.t, p.pool, n)
+}
+
+func seedGroup(t *testing.T, pool *pgxpool.Pool, n int) {
+	t.Helper()
+	exec := func(sql string, args ...any) {
+		_, err := pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+	exec("INSERT INTO lane (id, name) VALUES (1, 'l') ON CONFLICT DO NOTHING")
+	exec("INSERT INTO destination (id, name, url, lane_id) VALUES (1, 'Acme', 'https://acme.example/', 1) ON CONFLICT DO NOTHING")
+	exec("INSERT INTO event (id, event_id, type, subject, payload, occurred_at) SELECT 5000 + g, 'l_' || g, 'order.paid', 's', '{}', now() FROM generate_series(1, $1::int) g", n)
+	exec(`INSERT INTO delivery (id, event_id, destination_id, lane_id, state, last_status, reason, attempts, expires_at, settled_at)
 		SELECT 5000 + g, 5000 + g, 1, 1, 'dead_lettered', 422, 'refused', 1, now(), now() FROM generate_series(1, $1::int) g`, n)
-	p.exec(`INSERT INTO dead_letter_group (destination_id, state, status, error_class, type, reason, open, total, first_seen, last_seen, opened_at)
+	exec(`INSERT INTO dead_letter_group (destination_id, state, status, error_class, type, reason, open, total, first_seen, last_seen, opened_at)
 		VALUES (1, 'dead_lettered', 422, 'status_4xx', 'order.paid', 'refused', $1::int, $1::int, now(), now(), now())`, n)
-	p.exec("INSERT INTO dead_letter (delivery_id, group_id, seq, ended_at) SELECT 5000 + g, 1, nextval('dead_letter_seq'), now() FROM generate_series(1, $1::int) g", n)
-	p.exec("INSERT INTO dead_letter_tally (group_id, at, came) VALUES (1, now(), $1::int)", n)
+	exec("INSERT INTO dead_letter (delivery_id, group_id, seq, ended_at) SELECT 5000 + g, 1, nextval('dead_letter_seq'), now() FROM generate_series(1, $1::int) g", n)
+	exec("INSERT INTO dead_letter_tally (group_id, at, came) VALUES (1, now(), $1::int)", n)
 }
 
 func TestDeadLetterPages(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 const (
 	ScopePublish = "publish" // hand in events
 	ScopeRead    = "read"    // look at everything, change nothing
-	ScopeOperate = "operate" // pause, resume, test, replay
+	ScopeOperate = "operate" // pause, resume, test, replay, work on dead letters
 	ScopeAdmin   = "admin"
 )
 
