@@ -11,14 +11,16 @@ import (
 	"weir/db/dbsqlc"
 )
 
-// A preview counts for at most this long, in stretches of this many.
+// A preview counts for at most this long, in stretches of this many: a short one first, which shows how long the next may be.
 const (
-	previewTime    = 3 * time.Second
-	previewStretch = 20_000
+	PreviewTime       = 3 * time.Second
+	minPreviewStretch = 2_000
+	maxPreviewStretch = 20_000
 )
 
-// PreviewReplay counts what StartReplay would select now, and changes nothing.
-func (e *Engine) PreviewReplay(ctx context.Context, run ReplayRun) (ReplayPreview, error) {
+// PreviewReplay counts what StartReplay would select now, and changes nothing. It stops at the end of the stretch that would take it over
+// the time it has (PreviewTime at most), and then says that it is not complete.
+func (e *Engine) PreviewReplay(ctx context.Context, run ReplayRun, within time.Duration) (ReplayPreview, error) {
 	run.Actor = cmp.Or(run.Actor, "preview")
 	if err := run.normalize(); err != nil {
 		return ReplayPreview{}, err
@@ -30,13 +32,18 @@ func (e *Engine) PreviewReplay(ctx context.Context, run ReplayRun) (ReplayPrevie
 	}
 	reader := replayReader{queries: e.queries, filter: run.Filter, by: by}
 	counts := map[int64]int{}
-	at, start := replayCursor{}, time.Now()
-	for !at.done && time.Since(start) < previewTime && p.Selected < MaxReplayItems {
+	at, until, stretch := replayCursor{}, time.Now().Add(min(within, PreviewTime)), minPreviewStretch
+	for !at.done && p.Selected < MaxReplayItems {
+		begun := time.Now()
 		var rows []dbsqlc.DeliveryListSelectedRow
-		if rows, at, err = reader.next(ctx, e.pool, at, previewStretch); err != nil {
+		if rows, at, err = reader.next(ctx, e.pool, at, int32(stretch)); err != nil {
 			return p, err
 		}
 		p.add(rows, counts)
+		fits := float64(time.Until(until)) / float64(max(time.Since(begun), time.Microsecond)) * float64(stretch)
+		if stretch = int(min(maxPreviewStretch, 4*float64(stretch), fits)); stretch < minPreviewStretch/2 {
+			break
+		}
 	}
 	p.Complete = at.done
 	return p, e.previewDestinations(ctx, &p, counts, run.Share)

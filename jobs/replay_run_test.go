@@ -235,7 +235,7 @@ func TestReplayRunWaitsForThePausedAndRefusesTheDeleted(t *testing.T) {
 	b.deadLetters(t, deleted, "deleted-", 4)
 	require.NoError(t, b.engine.PauseDestination(t.Context(), paused.ID, "maintenance"))
 	require.NoError(t, b.engine.DeleteDestination(t.Context(), deleted.ID, ""))
-	preview, err := b.engine.PreviewReplay(t.Context(), ReplayRun{})
+	preview, err := b.engine.PreviewReplay(t.Context(), ReplayRun{}, PreviewTime)
 	require.NoError(t, err)
 	require.Equal(t, 7, preview.Selected)
 	require.True(t, preview.Complete)
@@ -254,6 +254,25 @@ func TestReplayRunWaitsForThePausedAndRefusesTheDeleted(t *testing.T) {
 	b.awaitRun(t, id, ReplayDone, 20*time.Second)
 	require.Equal(t, dbsqlc.ReplayDestinationSumRow{Sent: 3, Refused: 4, Delivered: 3}, b.sum(t, id))
 	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM replay_item WHERE refusal = 'its destination was deleted'"))
+}
+
+// A page cannot wait for a long count: it gets what there was time for, and is told so.
+func TestReplayPreviewEndsInTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.destination(t, &dbfactory.DestinationOpts{})
+	b.deadLetters(t, d, "many-", 1)
+	_, err := b.pool.Exec(t.Context(), `WITH e AS (
+			INSERT INTO event (event_id, type, payload, occurred_at) SELECT 'more-' || g, 'x.y', '{}', now() FROM generate_series(1, 2999) g RETURNING id
+		) INSERT INTO delivery (id, event_id, destination_id, lane_id, state, reason, attempts, expires_at, settled_at)
+		SELECT 1000000 + e.id, e.id, destination_id, lane_id, state, reason, 1, expires_at, settled_at FROM e, (SELECT * FROM delivery LIMIT 1) d`)
+	require.NoError(t, err)
+	for within, selected := range map[time.Duration]int{0: minPreviewStretch, PreviewTime: 3000} {
+		preview, err := b.engine.PreviewReplay(t.Context(), ReplayRun{}, within)
+		require.NoError(t, err)
+		require.Equal(t, selected, preview.Selected)
+		require.Equal(t, selected == 3000, preview.Complete)
+	}
 }
 
 func TestReplayRunPausesResumesAndStops(t *testing.T) {
@@ -450,7 +469,7 @@ func TestReplayRunSelects(t *testing.T) {
 		"made before":               {ReplayFilter{CreatedTo: &yesterday}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			preview, err := b.engine.PreviewReplay(t.Context(), ReplayRun{Filter: c.filter})
+			preview, err := b.engine.PreviewReplay(t.Context(), ReplayRun{Filter: c.filter}, PreviewTime)
 			require.NoError(t, err)
 			require.Equal(t, c.n, preview.Selected)
 			run := ReplayRun{Filter: c.filter, Actor: name}
@@ -470,7 +489,7 @@ func TestReplayRunSelects(t *testing.T) {
 		"states": {Filter: ReplayFilter{States: []string{"pending"}}}, "share": {Share: 1.5}, "status": {Filter: ReplayFilter{Status: 7}},
 		"reason": {Filter: ReplayFilter{Reason: "a\x00"}}, "settled_to": {Filter: ReplayFilter{SettledFrom: &yesterday, SettledTo: &yesterday}},
 	} {
-		_, err := b.engine.PreviewReplay(t.Context(), run)
+		_, err := b.engine.PreviewReplay(t.Context(), run, PreviewTime)
 		var invalid *InvalidError
 		require.ErrorAs(t, err, &invalid, field)
 		require.Equal(t, field, invalid.Field)

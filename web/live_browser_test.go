@@ -76,3 +76,20 @@ func TestLivePageInABrowser(t *testing.T) {
 		require.Contains(t, problem, "503")
 	}
 }
+
+// What takes longer than a page may is counted afterwards, once.
+func TestLaterInABrowser(t *testing.T) {
+	t.Parallel()
+	ctx, problems := newBrowser(t)
+	p := newPanel(t).signIn()
+	seedHostile(p)
+	p.enter(ctx)
+	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(p.url+"/replays/preview?state=delivered")))
+	_, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(document.querySelector("main").innerHTML =
+		'<live-region once aria-busy="true" src="/replays/preview?state=dead_lettered&count=all"><p id="old">0+</p></live-region>', "")`))
+	require.NoError(t, err)
+	_, err = chromedp.Run(ctx, chromedp.Poll[bool](`!document.querySelector("live-region[aria-busy]") && !document.querySelector("#old")
+		&& document.querySelector("live-region [data-testid=selected]")?.textContent === "1"`))
+	require.NoError(t, err)
+	require.Empty(t, problems())
+}

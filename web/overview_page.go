@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
 
 	"weir/db/dbsqlc"
 	"weir/jobs"
@@ -46,9 +47,34 @@ type overTimeModel struct {
 const worstShown = 15
 
 func (s *Server) overviewPage(c echo.Context) error {
-	ctx := c.Request().Context()
 	back := lookbackOf(c.QueryParam("range"))
-	if isFragment(c) && c.QueryParam("part") == "time" {
+	if isFragment(c) {
+		return s.overviewFragment(c, back)
+	}
+	var m overviewModel
+	var history overTimeModel
+	var delivered int64
+	reads, ctx := errgroup.WithContext(c.Request().Context())
+	reads.Go(func() (err error) {
+		m, err = s.overviewNow(ctx)
+		return err
+	})
+	reads.Go(func() (err error) {
+		history, delivered, err = s.overTime(ctx, back, time.Now())
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return err
+	}
+	m.Frame, m.BaseURL = s.frame(c, "overview", "Overview"), baseURL(c)
+	m.Time, m.Delivered = history, delivered
+	return render(c, http.StatusOK, overviewView(m))
+}
+
+// overviewFragment is one of the page's two regions: how things are, or how they went.
+func (s *Server) overviewFragment(c echo.Context, back lookback) error {
+	ctx := c.Request().Context()
+	if c.QueryParam("part") == "time" {
 		t, _, err := s.overTime(ctx, back, time.Now())
 		if err != nil {
 			return err
@@ -59,19 +85,13 @@ func (s *Server) overviewPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	m.Frame, m.BaseURL = s.frame(c, "overview", "Overview"), baseURL(c)
-	if isFragment(c) {
-		t, err := s.tallySeries(ctx, 0, back, m.Now)
-		if err != nil {
-			return err
-		}
-		m.Time.Back, m.Delivered = back, t.delivered()
-		return render(c, http.StatusOK, overviewRegion(m))
-	}
-	if m.Time, m.Delivered, err = s.overTime(ctx, back, m.Now); err != nil {
+	t, err := s.tallySeries(ctx, 0, back, m.Now)
+	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, overviewView(m))
+	m.Frame, m.BaseURL = s.frame(c, "overview", "Overview"), baseURL(c)
+	m.Time.Back, m.Delivered = back, t.delivered()
+	return render(c, http.StatusOK, overviewRegion(m))
 }
 
 // overviewNow is how things stand.

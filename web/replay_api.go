@@ -149,7 +149,7 @@ func (s *Server) apiReplayFilter(ctx context.Context, body replayBody) (*replayO
 		run.Share = *body.Share
 	}
 	if body.Preview {
-		preview, err := s.Engine.PreviewReplay(ctx, run)
+		preview, err := s.Engine.PreviewReplay(ctx, run, jobs.PreviewTime)
 		if err != nil {
 			return nil, inFilter(err)
 		}

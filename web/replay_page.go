@@ -190,8 +190,21 @@ type replayPreviewModel struct {
 	Form    replayForm
 	Run     jobs.ReplayRun
 	Preview jobs.ReplayPreview
+	All     bool // it took all the time it may
 	Key     string
 }
+
+// previewSoon is what the page itself may take to count; the rest is counted afterwards, by script or by a link.
+const previewSoon = 100 * time.Millisecond
+
+// all is the address of the preview that counts everything.
+func (m replayPreviewModel) all() string {
+	address := m.Form.address("/replays/preview")
+	return address + map[bool]string{true: "&", false: "?"}[strings.Contains(address, "?")] + "count=all"
+}
+
+// nothing says that it is certain that no delivery matches.
+func (m replayPreviewModel) nothing() bool { return m.Preview.Selected == 0 && m.Preview.Complete }
 
 // replayPreviewPage counts what the form selects. It changes nothing; its button carries a key, so that clicking twice starts one run.
 func (s *Server) replayPreviewPage(c echo.Context) error {
@@ -202,10 +215,14 @@ func (s *Server) replayPreviewPage(c echo.Context) error {
 	}
 	m := replayPreviewModel{Frame: s.frame(c, "replays", "Preview of a replay"), Form: form, Run: run, Key: rand.Text()}
 	m.Now = m.Frame.Now
-	if m.Preview, err = s.Engine.PreviewReplay(c.Request().Context(), run); err != nil {
+	within := previewSoon
+	if m.All = c.QueryParam("count") == "all"; m.All {
+		within = jobs.PreviewTime
+	}
+	if m.Preview, err = s.Engine.PreviewReplay(c.Request().Context(), run, within); err != nil {
 		return s.refuseReplayForm(c, form, err)
 	}
-	return render(c, http.StatusOK, replayPreviewView(m))
+	return renderLive(c, replayPreviewView(m), replayPreviewRegion(m))
 }
 
 func (s *Server) refuseReplayForm(c echo.Context, form replayForm, err error) error {

@@ -36,8 +36,8 @@ const (
 	minStretch = 1_000
 	maxStretch = 50_000
 
-	scanTime  = 100 * time.Millisecond // a page
-	countTime = 40 * time.Millisecond  // its count
+	scanTime  = 70 * time.Millisecond // a page
+	countTime = 30 * time.Millisecond // its count
 )
 
 // walkPage walks until the page is full, the table ends or the budget is spent. So a filter that nothing matches costs a bounded time,

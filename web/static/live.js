@@ -14,7 +14,7 @@ const status = {
   },
 };
 
-// ---- <live-region src="…" every="5s">: brings in the server's fresh rendering of itself while somebody can see it.
+// ---- <live-region src="…" every="5s">: brings in the server's fresh rendering of itself while somebody can see it; with once, one time.
 // Rows in a list that the pointer is in keep their places until it leaves.
 const lists = "tbody, ul.attention";
 let pointing = false; // with something that hovers: a finger leaves :hover behind
@@ -31,6 +31,7 @@ class LiveRegion extends HTMLElement {
     document.addEventListener("visibilitychange", this.seen);
     this.addEventListener("pointerleave", () => this.release());
     this.addEventListener("pointerover", e => { if (this.held && !this.held.list.contains(e.target) && !e.target.closest(".held")) this.release(); });
+    if (this.hasAttribute("once")) { this.refresh(); return; }
     LiveRegion.all.add(this);
     feed.open();
     this.plan();
@@ -45,6 +46,10 @@ class LiveRegion extends HTMLElement {
 
   // Now and then in any case: less often while the server says what changes.
   plan() {
+    if (this.hasAttribute("once")) {
+      if (this.misses) this.at(2000 * this.misses); else this.removeAttribute("aria-busy");
+      return;
+    }
     const wait = feed.live ? Math.max(15000, 3 * this.period) : this.period * Math.min(12, 1 + this.misses);
     this.at(wait);
   }
@@ -74,7 +79,7 @@ class LiveRegion extends HTMLElement {
       if (!answer.ok) throw new Error(String(answer.status));
       const html = await answer.text();
       this.rest = Math.min(20000, 10 * (Date.now() - this.asked)); // what takes long is asked for less often
-      if (this.busy()) this.at(1000); else this.show(html);
+      if (this.busy() && !this.hasAttribute("once")) this.at(1000); else this.show(html);
       this.misses = 0;
       this.good = Date.now();
       status.set("fetch", "");
