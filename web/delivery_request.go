@@ -68,6 +68,9 @@ func (s *Server) requestOf(ctx context.Context, d Delivery, a Attempt) (*request
 	for _, secret := range secrets {
 		signatures = append(signatures, secret.Scheme+","+signaturePlace)
 	}
+	if len(signatures) == 0 {
+		signatures = append(signatures, "none: the destination has no secret")
+	}
 	m.Headers = append(m.Headers, requestHeader{"webhook-signature", strings.Join(signatures, " "), false})
 	slices.SortFunc(m.Headers, func(a, b requestHeader) int { return strings.Compare(a.Name, b.Name) })
 	for _, row := range custom {

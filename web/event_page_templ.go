@@ -998,7 +998,7 @@ func eventRegion(m eventModel) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(m.E.Deliveries) > 0 {
-			templ_7745c5c3_Err = deliveryTable("Deliveries of this event", m.E.Deliveries, m.Now, true).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = deliveryTable("Deliveries of this event", m.E.Deliveries, m.Now, columnEvent).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -265,7 +265,8 @@ document.addEventListener("click", e => { const pill = e.target.closest("live-re
 function relative(at, now) {
   const s = Math.round(Math.abs(now - at) / 1000);
   if (s < 1) return "now";
-  const [n, unit] = s < 60 ? [s, "s"] : s < 3600 ? [Math.floor(s / 60), "min"] : s < 172800 ? [Math.floor(s / 3600), "h"] : [Math.floor(s / 86400), "d"];
+  const [length, unit] = s < 60 ? [1, "s"] : s < 3600 ? [60, "min"] : s < 172800 ? [3600, "h"] : s < 63113904 ? [86400, "d"] : [31556952, "y"];
+  const n = Math.floor(s / length);
   return at > now ? `in ${n} ${unit}` : `${n} ${unit} ago`;
 }
 

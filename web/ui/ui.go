@@ -51,25 +51,28 @@ func current(is bool) templ.Attributes {
 
 // Relative says how far at is from now, as live.js does.
 func Relative(at, now time.Time) string {
-	d := now.Sub(at)
-	future := d < 0
+	ms := now.UnixMilli() - at.UnixMilli() // a time.Duration ends after 292 years, events do not
+	future := ms < 0
 	if future {
-		d = -d
+		ms = -ms
 	}
-	s := int64(d.Round(time.Second) / time.Second)
+	s := (ms + 500) / 1000
 	if s < 1 {
 		return "now"
 	}
-	text := Span(time.Duration(s) * time.Second)
+	text := seconds(s)
 	if future {
 		return "in " + text
 	}
 	return text + " ago"
 }
 
+const year = 31556952 // seconds, in the mean of the calendar
+
 // Span is a length of time in its largest unit.
-func Span(d time.Duration) string {
-	s := int64(d / time.Second)
+func Span(d time.Duration) string { return seconds(int64(d / time.Second)) }
+
+func seconds(s int64) string {
 	switch {
 	case s < 60:
 		return fmt.Sprintf("%d s", s)
@@ -77,8 +80,10 @@ func Span(d time.Duration) string {
 		return fmt.Sprintf("%d min", s/60)
 	case s < 172800:
 		return fmt.Sprintf("%d h", s/3600)
-	default:
+	case s < 2*year:
 		return fmt.Sprintf("%d d", s/86400)
+	default:
+		return fmt.Sprintf("%d y", s/year)
 	}
 }
 
@@ -119,10 +124,14 @@ func Millis(us *int64) string {
 
 // Bytes writes a size.
 func Bytes(n int) string {
-	if n < 1024 {
+	switch {
+	case n < 1<<10:
 		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
 }
 
 // Plain makes foreign text safe to read: what is not visible, or turns the direction of what follows, is shown as its code point. HTML
