@@ -77,6 +77,16 @@ func (b *bundle) history(t *testing.T, group int64) []string {
 	return lines
 }
 
+// lettersOf are the deliveries of a group, the lowest first.
+func (b *bundle) lettersOf(t *testing.T, group int64) []int64 {
+	t.Helper()
+	rows, err := b.pool.Query(t.Context(), "SELECT delivery_id FROM dead_letter WHERE group_id = $1 AND left_at IS NULL ORDER BY 1", group)
+	require.NoError(t, err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	require.NoError(t, err)
+	return ids
+}
+
 func TestInboxGroups(t *testing.T) {
 	t.Parallel()
 	b, d := setupInbox(t)
@@ -275,6 +285,23 @@ func TestInboxReplay(t *testing.T) {
 	require.Equal(t, 3, b.count(t, "SELECT open FROM dead_letter_group WHERE status = 401"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM dead_letter WHERE left_why = 'delivered'"))
 	b.inboxAddsUp(t)
+
+	t.Run("what is none of the group is not sent as its own", func(t *testing.T) {
+		mine, others := b.lettersOf(t, group().ID), b.lettersOf(t, int64(b.count(t, "SELECT id FROM dead_letter_group WHERE status = 401")))
+		require.Len(t, others, 3)
+		run := ReplayRun{Filter: ReplayFilter{Letters: group().ID, Deliveries: append(others[1:3:3], mine...)}, Actor: "eve", Share: 1}
+		_, _, err := b.engine.StartReplay(t.Context(), run)
+		want := &InvalidError{"deliveries", fmt.Sprintf("want deliveries of the group dlg_%d of dead letters; dlv_%d does not belong to it", group().ID, others[1])}
+		require.Equal(t, want, err)
+		_, err = b.engine.PreviewReplay(t.Context(), run, PreviewTime)
+		require.Equal(t, want, err)
+		require.Zero(t, b.count(t, "SELECT count(*) FROM replay WHERE actor = 'eve'"))
+
+		run.Filter.Letters, run.Filter.Deliveries = int64(b.count(t, "SELECT id FROM dead_letter_group WHERE status = 401")), others[:2]
+		preview, err := b.engine.PreviewReplay(t.Context(), run, PreviewTime)
+		require.NoError(t, err)
+		require.Equal(t, 2, preview.Selected, "those chosen, not all of the group")
+	})
 
 	t.Run("chosen ones, and what a stopped run gives back", func(t *testing.T) {
 		_, err := b.pool.Exec(t.Context(), "UPDATE lane SET held_us = (extract(epoch FROM now() + interval '1 hour') * 1e6)::bigint, rate = 10")

@@ -26,6 +26,9 @@ func (e *Engine) PreviewReplay(ctx context.Context, run ReplayRun, within time.D
 		return ReplayPreview{}, err
 	}
 	p := ReplayPreview{States: map[string]int{}, Refused: map[string]int{}, Waiting: map[string]int{}}
+	if err := run.Filter.checkChosen(ctx, e.queries, e.pool); err != nil {
+		return ReplayPreview{}, err
+	}
 	by, err := e.queries.ReplayClock(ctx, e.pool)
 	if err != nil {
 		return p, fmt.Errorf("read clock: %w", err)

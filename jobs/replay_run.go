@@ -101,6 +101,9 @@ func (e *Engine) StartReplay(ctx context.Context, run ReplayRun) (id int64, exis
 			return fmt.Errorf("record replay: %w", err)
 		}
 		id, existing = row.ID, false
+		if err := run.Filter.checkChosen(ctx, e.queries, tx); err != nil {
+			return err // only of a new run: one that is under way may have moved them to another group
+		}
 		n, more, err := e.feeder.selectStretch(ctx, tx, id)
 		if err == nil && n == 0 && !more {
 			return &ConflictError{"replay", "no delivery is like that"}

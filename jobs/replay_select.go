@@ -30,7 +30,7 @@ type ReplayFilter struct {
 	SettledFrom   *time.Time `json:"settled_from,omitempty"`
 	SettledTo     *time.Time `json:"settled_to,omitempty"`
 	Letters       int64      `json:"dead_letters,omitempty"` // what is open of this group of dead letters
-	Deliveries    []int64    `json:"deliveries,omitempty"`   // chosen one by one; at most MaxLettersChosen
+	Deliveries    []int64    `json:"deliveries,omitempty"`   // chosen one by one, with Letters out of that group; at most MaxLettersChosen
 }
 
 // ReplayStates are those a delivery can be replayed from.
@@ -80,6 +80,22 @@ func (f ReplayFilter) normalized() (ReplayFilter, error) {
 		return f, &InvalidError{"settled_to", "want a time after settled_from"}
 	}
 	return f, nil
+}
+
+// checkChosen refuses deliveries that are none of the group they are said to be chosen from: sent unseen, or left out unsaid, they would
+// be somebody's surprise. Those that have left the group count; whether they can be sent is a matter of their states.
+func (f ReplayFilter) checkChosen(ctx context.Context, queries *dbsqlc.Queries, conn dbsqlc.DBTX) error {
+	if f.Letters == 0 || len(f.Deliveries) == 0 {
+		return nil
+	}
+	foreign, err := queries.DeadLetterFirstForeign(ctx, conn, f.Deliveries, f.Letters)
+	if err != nil {
+		return fmt.Errorf("look chosen deliveries up: %w", err)
+	}
+	if foreign != 0 {
+		return &InvalidError{"deliveries", fmt.Sprintf("want deliveries of the group dlg_%d of dead letters; dlv_%d does not belong to it", f.Letters, foreign)}
+	}
+	return nil
 }
 
 // encode is the filter as it is stored, and its digest: equal for equal selections.
@@ -148,7 +164,7 @@ func (r *replayReader) next(ctx context.Context, conn dbsqlc.DBTX, at replayCurs
 
 // stretch reads the next ids of a walk, and where it stands after them.
 func (r *replayReader) stretch(ctx context.Context, conn dbsqlc.DBTX, stage string, after int64, limit int32) (ids []int64, last int64, err error) {
-	if r.filter.Letters != 0 {
+	if r.filter.Letters != 0 && len(r.filter.Deliveries) == 0 {
 		return r.letters(ctx, conn, after, limit)
 	}
 	if ids, err = r.ledger(ctx, conn, stage, after, limit); err == nil && len(ids) > 0 {

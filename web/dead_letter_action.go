@@ -102,15 +102,13 @@ func (s *Server) findActing(ctx context.Context, is func(dbsqlc.OperatorListActi
 // maxActing is how many people a choice of them shows.
 const maxActing = 500
 
-// replayLetters starts a run over what is open of a group, or over chosen deliveries of it.
+// replayLetters starts a run over what is open of a group, or over chosen deliveries of it; one that is none of it is an
+// *jobs.InvalidError.
 func (s *Server) replayLetters(ctx context.Context, id int64, deliveries []int64, share float64, reason, actor string) (ReplayView, bool, error) {
 	if _, err := s.auditedLetters(ctx, id); err != nil {
 		return ReplayView{}, false, err
 	}
 	run := jobs.ReplayRun{Filter: jobs.ReplayFilter{Letters: id, Deliveries: slices.Clone(deliveries)}, Share: share, Reason: reason, Actor: actor}
-	if len(deliveries) > 0 {
-		run.Filter.Letters = 0
-	}
 	run.Also = s.auditReplayRun(run)
 	started, existing, err := s.Engine.StartReplay(ctx, run)
 	if err != nil {

@@ -177,7 +177,7 @@ func parseDeliveries(texts []string) ([]int64, error) {
 }
 
 type letterReplayBody struct {
-	Deliveries []string `json:"deliveries,omitempty" doc:"Only these, 200 at most; left out: all that is open."`
+	Deliveries []string `json:"deliveries,omitempty" doc:"Only these of the group, 200 at most; left out: all that is open."`
 	Share      float64  `json:"share,omitempty" doc:"Of each lane, from 0.001 to 1; 0.5 if left out."`
 	Reason     string   `json:"reason,omitempty"`
 }

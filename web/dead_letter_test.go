@@ -106,6 +106,11 @@ func TestDeadLettersAPIActs(t *testing.T) {
 	require.InDelta(t, 12, a.field(t, "reopened"), 0)
 	require.InDelta(t, 12, a.field(t, "group.open"), 0)
 
+	b.refused(t, "POST", here+"/replay", `{"deliveries": ["dlv_5001", "dlv_4999"]}`, "deliveries", "dlv_4999 does not belong to it")
+	b.refused(t, "POST", "/replays", `{"filter": {"dead_letters": "dlg_1", "deliveries": ["dlv_5001", "dlv_4999"]}}`, "filter.deliveries", "dlv_4999 does not belong to it")
+	a = b.ok(t, 200, "POST", "/replays", `{"preview": true, "filter": {"dead_letters": "dlg_1", "deliveries": ["dlv_5001", "dlv_5002"]}}`)
+	require.InDelta(t, 2, a.field(t, "selection.selected"), 0)
+
 	history := b.ok(t, 200, "GET", here+"/history", "")
 	kinds := ""
 	for i := range 7 {
@@ -220,7 +225,9 @@ func TestDeadLetterPages(t *testing.T) {
 		require.Contains(t, preview, "Send 58 again")
 		require.Equal(t, "dlg_1", hiddenFields(preview).Get("dead_letters"))
 		require.Contains(t, p.get("/replays/new?dead_letters=dlg_1&delivery=dlv_5003").Body, `name="dead_letters" value="dlg_1"`)
-		chosen := p.get("/replays/preview?delivery=dlv_5003&delivery=dlv_5004&why=mended").Body
+		require.Equal(t, "dlg_1", hiddenFields(p.get(here).Body).Get("dead_letters"), "what is chosen is chosen out of the group")
+		require.Contains(t, p.get("/replays/preview?dead_letters=dlg_1&delivery=dlv_5003&delivery=dlv_4999").Body, "dlv_4999 does not belong to it")
+		chosen := p.get("/replays/preview?dead_letters=dlg_1&delivery=dlv_5003&delivery=dlv_5004&why=mended").Body
 		require.Contains(t, chosen, "Send 2 again")
 		require.Contains(t, chosen, `value="mended"`, "what was typed as a reason is the replay's")
 		started := p.do(p.client, http.MethodPost, "/replays", hiddenFields(chosen))

@@ -31,8 +31,8 @@ type ReplayFilter struct {
 	CreatedTo   string   `json:"created_to,omitempty" format:"date-time" doc:"Before this."`
 	SettledFrom string   `json:"settled_from,omitempty" format:"date-time" doc:"When it ended."`
 	SettledTo   string   `json:"settled_to,omitempty" format:"date-time" doc:"Before this."`
-	Letters     string   `json:"dead_letters,omitempty" example:"dlg_1" doc:"What is open of this group of dead letters."`
-	Deliveries  []string `json:"deliveries,omitempty" doc:"These, 200 at most."`
+	Letters     string   `json:"dead_letters,omitempty" example:"dlg_1" doc:"What is open of this group of dead letters; with deliveries, those of it, open or not."`
+	Deliveries  []string `json:"deliveries,omitempty" doc:"These, 200 at most. With dead_letters, one that does not belong to the group is refused."`
 }
 
 // parse makes the engine's filter of it; errors name the field.

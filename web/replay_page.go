@@ -175,6 +175,8 @@ func replayFieldErrors(err error) ([]ui.FieldError, bool) {
 	var wrong *jobs.InvalidError
 	var conflict *jobs.ConflictError
 	switch {
+	case errors.As(err, &wrong) && (wrong.Field == "deliveries" || wrong.Field == "dead_letters"):
+		return []ui.FieldError{{Problem: capital(wrong.Problem)}}, true // they are hidden: there is nothing to lead to
 	case errors.As(err, &wrong):
 		label := strings.TrimSuffix(capital(strings.ReplaceAll(wrong.Field, "_", " ")), ".")
 		return []ui.FieldError{{ID: wrong.Field, Label: label, Problem: capital(wrong.Problem)}}, true

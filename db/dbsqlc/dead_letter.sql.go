@@ -64,6 +64,19 @@ func (q *Queries) DeadLetterDelete(ctx context.Context, db DBTX, deliveryIds []i
 	return err
 }
 
+const DeadLetterFirstForeign = `-- name: DeadLetterFirstForeign :one
+SELECT coalesce(min(x.id), 0)::bigint FROM unnest($1::bigint[]) AS x(id)
+WHERE NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.delivery_id = x.id AND l.group_id = $2)
+`
+
+// The lowest of some deliveries that is not and was not in a group; 0: each belongs to it.
+func (q *Queries) DeadLetterFirstForeign(ctx context.Context, db DBTX, deliveryIds []int64, groupID int64) (int64, error) {
+	row := db.QueryRow(ctx, DeadLetterFirstForeign, deliveryIds, groupID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const DeadLetterLastSeq = `-- name: DeadLetterLastSeq :one
 SELECT coalesce(max(l.seq), 0)::bigint FROM dead_letter l WHERE l.group_id = $1
 `

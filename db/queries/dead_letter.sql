@@ -81,6 +81,11 @@ RETURNING dead_letter.replay_id;
 -- How many of a group are open if all up to a seq are resolved, and how many of those are being sent again.
 SELECT count(*)::int AS open, count(l.replay_id)::int AS sending FROM dead_letter l WHERE l.group_id = @group_id AND l.left_at IS NULL AND l.seq > @after::bigint;
 
+-- name: DeadLetterFirstForeign :one
+-- The lowest of some deliveries that is not and was not in a group; 0: each belongs to it.
+SELECT coalesce(min(x.id), 0)::bigint FROM unnest(@delivery_ids::bigint[]) AS x(id)
+WHERE NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.delivery_id = x.id AND l.group_id = @group_id);
+
 -- name: DeadLetterLastSeq :one
 SELECT coalesce(max(l.seq), 0)::bigint FROM dead_letter l WHERE l.group_id = @group_id;
 
