@@ -58,7 +58,29 @@ function openNamed() {
 }
 addEventListener("hashchange", openNamed);
 
+// ---- <input data-choose-all="NAME">: checks all boxes of that name in its form, and shows whether all, some or none are; [data-chosen]
+// says how many.
+function countChosen(all) {
+  const form = all.closest("form"), boxes = [...form.querySelectorAll(`input[type=checkbox][name="${all.dataset.chooseAll}"]`)];
+  const n = boxes.filter(box => box.checked).length, out = form.querySelector("[data-chosen]");
+  all.disabled = !boxes.length;
+  all.checked = n > 0 && n === boxes.length;
+  all.indeterminate = n > 0 && n < boxes.length;
+  const say = n ? `${n} of ${boxes.length} chosen` : "None chosen";
+  if (out && out.textContent !== say) out.textContent = say; // what has not changed is not said again
+}
+const countAllChosen = root => { for (const all of root.querySelectorAll("input[data-choose-all]")) countChosen(all); };
+
+document.addEventListener("change", e => {
+  const form = e.target.matches("input[type=checkbox]") && e.target.form, name = form && e.target.dataset.chooseAll;
+  if (name) for (const box of form.querySelectorAll(`input[type=checkbox][name="${name}"]`)) box.checked = e.target.checked;
+  if (form) countAllChosen(form);
+});
+document.addEventListener("live:shown", e => countAllChosen(e.target));
+addEventListener("pageshow", () => countAllChosen(document)); // a browser checks what was checked before it went back
+
 function enhance(root) {
+  countAllChosen(root);
   if (navigator.clipboard) for (const b of root.querySelectorAll("button[data-copy][hidden]")) b.hidden = false;
 }
 
