@@ -90,19 +90,10 @@ func fillPanel(p *panel) {
 		SELECT d, s, date_trunc('hour', now()) - g * interval '1 hour', 50, 40, 10, 40, 10 FROM generate_series(0, 20) g, unnest(ARRAY[0, 2]) d, unnest(ARRAY[60, 3600]) s`)
 }
 
-// withoutRaceDetector skips what takes long in the browser, where the server is watched for races: shorter tests drive the same handlers there.
-func withoutRaceDetector(t *testing.T) {
-	t.Helper()
-	if raceDetector {
-		t.Skip("runs without the race detector")
-	}
-}
-
 // Every page, in light and dark, on a telephone and on a desk, with hostile data: the audit finds nothing, and nothing is wider than the
 // window. Each question that a page can ask is asked, too.
 func TestEveryPageIsAccessibleInABrowser(t *testing.T) {
 	t.Parallel()
-	withoutRaceDetector(t)
 	ctx, _ := newBrowser(t)
 	p := newPanel(t).signIn()
 	fillPanel(p)

@@ -58,9 +58,19 @@ func stopBrowser() {
 	}
 }
 
+// withoutRaceDetector skips what runs in a browser where the server is watched for races: it would take minutes more, and the same handlers
+// are driven there by the tests without one.
+func withoutRaceDetector(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("runs without the race detector")
+	}
+}
+
 // newBrowser is a tab of a headless Chromium, and what its console says that it should not. With CI=true there must be one.
 func newBrowser(t *testing.T) (context.Context, func() []string) {
 	t.Helper()
+	withoutRaceDetector(t)
 	browser.Do(startBrowser)
 	if errors.Is(browser.err, exec.ErrNotFound) {
 		if os.Getenv("CI") == "true" {

@@ -77,7 +77,9 @@ func TestDeadLettersAreChosenTogether(t *testing.T) {
 		_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script+"; true"))
 		require.NoError(t, err)
 	}
-	box := func(id string) chromedp.Action[chromedp.Void] { return chromedp.Click(chromedp.CSS(`input[value="` + id + `"]`)) }
+	box := func(id string) chromedp.Action[chromedp.Void] {
+		return chromedp.Click(chromedp.CSS(`input[value="` + id + `"]`))
+	}
 
 	do(chromedp.Navigate(p.url + "/dead-letters/dlg_1"))
 	require.Equal(t, "none: None chosen", standing())

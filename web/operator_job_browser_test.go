@@ -120,7 +120,6 @@ func (h hands) answerDialog(text string) {
 // receiver.
 func TestTheOperatorsJobsInABrowser(t *testing.T) {
 	t.Parallel()
-	withoutRaceDetector(t)
 	ctx, problems := newBrowser(t)
 	p := newPanelOf(t, jobs.RoleWeb, jobs.RoleWork, jobs.RoleDiscover).signIn()
 	var broken atomic.Bool
