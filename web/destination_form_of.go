@@ -29,14 +29,8 @@ func same[T comparable](a, b *T) bool { return (a == nil) == (b == nil) && (a ==
 // formOf is what the form shows of a stored destination.
 func formOf(d Destination) destinationForm {
 	f := destinationForm{
-		Name: d.Name, URL: d.URL, Tenant: text(d.Tenant), Burst: strconv.FormatInt(d.Lane.Burst, 10), Learning: d.Lane.Learning, Timeout: d.Timeout, TTL: d.TTL, Ordering: d.Ordering,
+		Name: d.Name, URL: d.URL, Tenant: text(d.Tenant), budgetForm: budgetFormOf(d.Lane), Timeout: d.Timeout, TTL: d.TTL, Ordering: d.Ordering,
 		Schedule: strings.Join(d.Retry.Schedule, " "), Jitter: number(math.Round(d.Retry.Jitter*1e6) / 1e4),
-	}
-	if d.Lane.Rate != nil {
-		f.Rate = number(*d.Lane.Rate)
-	}
-	if d.Lane.MaxInFlight != nil {
-		f.MaxFlight = strconv.FormatInt(*d.Lane.MaxInFlight, 10)
 	}
 	f.Subscriptions = joinLines(subscriptionLines(d))
 	f.shownSubscriptions = f.Subscriptions
@@ -64,16 +58,6 @@ func subscriptionLines(d Destination) []string {
 		}
 	}
 	return lines
-}
-
-// burstWarnings says what the burst that was typed costs, where both are numbers.
-func (f destinationForm) burstWarnings() []string {
-	rate, err := strconv.ParseFloat(f.Rate, 64)
-	burst, burstErr := strconv.ParseInt(f.Burst, 10, 64)
-	if err != nil || burstErr != nil || !(rate >= minRate && rate <= maxRate) || burst < 1 {
-		return nil
-	}
-	return budgetWarnings(&rate, burst)
 }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

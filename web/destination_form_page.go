@@ -20,19 +20,18 @@ import (
 
 // destinationForm is a destination as it stands in the form: text, as typed.
 type destinationForm struct {
-	Name, URL, Tenant      string
-	Rate, Burst, MaxFlight string
-	Learning               string
-	Subscriptions          string // one pattern per line
-	Timeout, TTL           string
-	Ordering               string
-	Schedule, Jitter       string
-	Responses              string // "409 delivered", one per line
-	Headers                string // "X-Api-Key: …", one per line: to add or replace
-	Secret                 string
-	Stored, Kept           []string // names of headers whose values are stored, and those to keep
-	shownSubscriptions     string   // as the page showed them: unchanged text changes nothing
-	SharedLane             string
+	Name, URL, Tenant string
+	budgetForm
+	Subscriptions      string // one pattern per line
+	Timeout, TTL       string
+	Ordering           string
+	Schedule, Jitter   string
+	Responses          string // "409 delivered", one per line
+	Headers            string // "X-Api-Key: …", one per line: to add or replace
+	Secret             string
+	Stored, Kept       []string // names of headers whose values are stored, and those to keep
+	shownSubscriptions string   // as the page showed them: unchanged text changes nothing
+	SharedLane         string
 }
 
 func newDestinationForm() destinationForm {
@@ -41,7 +40,7 @@ func newDestinationForm() destinationForm {
 		schedule = append(schedule, formatDuration(wait))
 	}
 	return destinationForm{
-		Rate: "10", Burst: "10", MaxFlight: "4", Learning: learningOff, Subscriptions: "*", Timeout: formatDuration(defaultTimeout), TTL: formatDuration(defaultTTL), Ordering: defaultOrdering,
+		budgetForm: budgetForm{Rate: "10", Burst: "10", MaxFlight: "4", Learning: learningOff}, Subscriptions: "*", Timeout: formatDuration(defaultTimeout), TTL: formatDuration(defaultTTL), Ordering: defaultOrdering,
 		Schedule: strings.Join(schedule, " "), Jitter: "20",
 	}
 }
@@ -55,7 +54,8 @@ func readDestinationForm(c echo.Context) (destinationForm, error) {
 	line := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	lines := func(name string) string { return strings.ReplaceAll(v.Get(name), "\r\n", "\n") }
 	return destinationForm{
-		Name: v.Get("name"), URL: line("url"), Tenant: line("tenant"), Rate: line("rate"), Burst: line("burst"), MaxFlight: line("max_in_flight"), Learning: cmp.Or(line("learning"), learningOff),
+		Name: v.Get("name"), URL: line("url"), Tenant: line("tenant"),
+		budgetForm:    budgetForm{Rate: line("rate"), Burst: line("burst"), MaxFlight: line("max_in_flight"), Learning: cmp.Or(line("learning"), learningOff)},
 		Subscriptions: lines("subscriptions"), Timeout: line("timeout"), TTL: line("ttl"), Ordering: cmp.Or(line("ordering"), defaultOrdering), Schedule: line("schedule"), Jitter: line("jitter"),
 		Responses: lines("responses"), Headers: lines("headers"), Secret: line("secret"), Kept: v["keep"], shownSubscriptions: lines("shown_subscriptions"),
 	}, nil
@@ -80,27 +80,9 @@ func (f destinationForm) input(creating bool) (DestinationInput, error) {
 }
 
 func (f destinationForm) budget(in *DestinationInput) error {
-	in.Lane.Rate, in.Lane.MaxInFlight = Null[float64](), Null[int64]()
-	if f.Rate != "" {
-		rate, err := strconv.ParseFloat(f.Rate, 64)
-		if err != nil {
-			return invalid("lane.rate", "want a number such as 10 or 0.5, or nothing for not limited")
-		}
-		in.Lane.Rate = Given(rate)
-	}
-	burst, err := strconv.ParseInt(f.Burst, 10, 64)
-	if err != nil {
-		return invalid("lane.burst", "want a whole number such as 10")
-	}
-	in.Lane.Burst, in.Lane.Learning = &burst, &f.Learning
-	if f.MaxFlight != "" {
-		most, err := strconv.ParseInt(f.MaxFlight, 10, 64)
-		if err != nil {
-			return invalid("lane.max_in_flight", "want a whole number such as 4, or nothing for not limited")
-		}
-		in.Lane.MaxInFlight = Given(most)
-	}
-	return nil
+	lane, err := f.budgetForm.input("lane.")
+	in.Lane = &lane
+	return err
 }
 
 func (f destinationForm) retry(in *DestinationInput) error {
@@ -202,6 +184,7 @@ func filled(text string) []numbered {
 // formFields maps the field of an *jobs.InvalidError onto the form's, with its label.
 var formFields = map[string]struct{ id, label string }{
 	"name": {"name", "Name"}, "url": {"url", "URL"}, "tenant": {"tenant", "Tenant"}, "lane.rate": {"rate", "Rate"}, "lane.burst": {"burst", "Burst"},
+	"rate": {"rate", "Rate"}, "burst": {"burst", "Burst"}, "max_in_flight": {"max_in_flight", "In flight at most"}, "learning": {"learning", "Follow the receiver"}, // a lane's own form
 	"lane.max_in_flight": {"max_in_flight", "In flight at most"}, "lane.learning": {"learning", "Learning"}, "subscriptions": {"subscriptions", "Subscriptions"}, "timeout": {"timeout", "Timeout"}, "ordering": {"ordering", "Versions"},
 	"ttl": {"ttl", "Time to live"}, "retry.schedule": {"schedule", "Retry schedule"}, "retry.jitter": {"jitter", "Jitter"},
 	"responses": {"responses", "Responses"}, "headers": {"headers", "Custom headers"}, "secret": {"secret", "Signing secret"},

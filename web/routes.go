@@ -56,6 +56,9 @@ func (s *Server) panelRoutes() []route {
 
 		{get, "/lanes", viewer, s.laneListPage},
 		{get, "/lanes/:id", viewer, s.lanePage},
+		{post, "/lanes/:id", administrator, s.laneUpdate},
+		{get, "/lanes/:id/edit", administrator, s.laneEditPage},
+		{post, "/lanes/:id/forecast", administrator, s.laneForecast},
 
 		{get, "/events", viewer, s.eventListPage},
 		{get, "/events/:id", viewer, s.eventPage},
