@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/db/dbsqlc"
@@ -89,7 +90,7 @@ func holdConcern(f figures, now time.Time) (concern, bool) {
 		return concern{}, false
 	}
 	c := concern{Tone: "warn", About: aboutReceiver, Affected: int64(f.Waiting)}
-	c.Sentence = "is held until " + atWords(f.HeldUntil, now) + because(f.HeldReason) + waits(f.Waiting) + "."
+	c.Sentence = "is held until " + atWords(f.HeldUntil, now) + because(strings.NewReplacer(" (", ", ", ")", "").Replace(f.HeldReason)) + waits(f.Waiting) + "."
 	return c, true
 }
 
