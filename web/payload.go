@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
@@ -35,7 +36,7 @@ type payloadModel struct {
 	Back     string // the page that shows it
 	Raw      string
 	LaidOut  string
-	Note     string // why it is not laid out
+	Note     string // why it is not laid out, or what is not known of what is
 	Cut      bool   // there is more of it than is shown
 	Altered  bool   // it has characters that are shown by their number
 }
@@ -61,20 +62,43 @@ func (s *Server) readPayload(c echo.Context, f ui.Frame, event Event, back strin
 // show makes text of the payload's beginning; total is the size of all of it.
 func (m *payloadModel) show(head []byte, total int) {
 	raw := head[:min(len(head), maxShownPayload)]
-	m.Cut = len(raw) < total
+	if m.Cut = len(raw) < total; m.Cut {
+		raw = wholeRunes(raw)
+	}
 	m.Raw = ui.PlainLines(string(raw))
 	m.Altered = m.Raw != string(raw)
+	laidOut := ""
 	switch {
 	case len(head) < total:
-		m.Note = "It is too large to be laid out here."
+		m.Note = "Only its beginning was looked at, so it may not be valid JSON."
+		laidOut = layOut(raw, maxShownPayload)
 	case !json.Valid(head):
 		m.Note = "It is not valid JSON, or nested deeper than 10,000 levels, so it is not laid out. It is sent as it is."
 	default:
-		m.LaidOut = ui.PlainLines(layOut(head, maxShownPayload))
+		laidOut = layOut(head, maxShownPayload)
 	}
+	if len(laidOut) >= maxShownPayload {
+		m.Cut = true
+		laidOut = string(wholeRunes([]byte(laidOut)))
+	}
+	m.LaidOut = ui.PlainLines(laidOut)
 }
 
-// layOut breaks valid JSON into lines without touching a value: what it writes is the document but for white space, at most limit bytes.
+// wholeRunes leaves out a character at the end that was cut in two: it is no foreign byte, and must not look like one.
+func wholeRunes(text []byte) []byte {
+	for back := 1; back <= min(utf8.UTFMax, len(text)); back++ {
+		if start := len(text) - back; utf8.RuneStart(text[start]) {
+			if !utf8.FullRune(text[start:]) {
+				return text[:start]
+			}
+			break
+		}
+	}
+	return text
+}
+
+// layOut breaks JSON, or the beginning of some, into lines without touching a value: what it writes is the document but for white space, at
+// most about limit bytes. What is not JSON it breaks somewhere.
 // Beyond thirty levels lines are not indented further, so that a document which is nothing but nesting stays small.
 func layOut(doc []byte, limit int) string {
 	const deepest = 30
@@ -82,7 +106,7 @@ func layOut(doc []byte, limit int) string {
 	depth, inString := 0, false
 	line := func() {
 		b.WriteByte('\n')
-		b.WriteString(strings.Repeat("  ", min(depth, deepest)))
+		b.WriteString(strings.Repeat("  ", min(max(depth, 0), deepest)))
 	}
 	for i := 0; i < len(doc) && b.Len() < limit; i++ {
 		c := doc[i]
