@@ -27,6 +27,18 @@ var axe string
 const auditPage = `axe.run(%s, {resultTypes: ["violations"], %s}).then(r => r.violations.map(v =>
 	v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {message: ""}).message).join(" | ")))`
 
+// watchShifts adds up by how much what is on the page moved without being asked to, in shares of the window as Core Web Vitals counts it, and
+// keeps what moved.
+const watchShifts = `window.shifts = {sum: 0, what: []}; new PerformanceObserver(list => list.getEntries().filter(e => !e.hadRecentInput).forEach(e => {
+	shifts.sum += e.value;
+	shifts.what.push(...e.sources.map(s => s.node?.id || s.node?.className || s.node?.nodeName));
+})).observe({type: "layout-shift", buffered: true})`
+
+// shiftsNow asks each live region for itself once more, waits for the frames in which that is painted, and says what moved, if it was too
+// much. What has no id is told by its class.
+const shiftsNow = `Promise.all([...document.querySelectorAll("live-region")].map(r => r.refresh())).then(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() =>
+	done(shifts.sum > 0.01 ? shifts.sum.toFixed(3) + ": " + shifts.what.slice(0, 4).join(", ") : ""))))))`
+
 // somewhereReal are objects of fillPanel, by the first part of the paths that lead to them.
 var somewhereReal = map[string]string{
 	"destinations": "dst_1", "deliveries": "dlv_1000", "replays": "rpl_1", "lanes": "lane_1", "dead-letters": "dlg_1", "events": xssEvent,
@@ -90,16 +102,18 @@ func fillPanel(p *panel) {
 		SELECT d, s, date_trunc('hour', now()) - g * interval '1 hour', 50, 40, 10, 40, 10 FROM generate_series(0, 20) g, unnest(ARRAY[0, 2]) d, unnest(ARRAY[60, 3600]) s`)
 }
 
-// Every page, in light and dark, on a telephone and on a desk, with hostile data: the audit finds nothing, and nothing is wider than the
-// window. Each question that a page can ask is asked, too.
+// Every page, in light and dark, on a telephone and on a desk, with hostile data: the audit finds nothing, nothing is wider than the window,
+// and nothing moves by itself. Each question that a page can ask is asked, too.
 func TestEveryPageIsAccessibleInABrowser(t *testing.T) {
 	t.Parallel()
 	ctx, _ := newBrowser(t)
 	p := newPanel(t).signIn()
 	fillPanel(p)
 	p.enter(ctx)
-	_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: axe})
-	require.NoError(t, err)
+	for _, script := range []string{axe, watchShifts} {
+		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		require.NoError(t, err)
+	}
 
 	found := map[string][]string{} // where each violation is
 	look := func(where, what, rules string) {
@@ -117,23 +131,29 @@ func TestEveryPageIsAccessibleInABrowser(t *testing.T) {
 			found[fmt.Sprintf("%d elements of others, %d px wider than the window", strange, wide)] = append(found[fmt.Sprintf("%d elements of others, %d px wider than the window", strange, wide)], where)
 		}
 	}
+	still := func(where string) {
+		t.Helper()
+		moved, err := chromedp.Run(ctx, chromedp.Evaluate[string](shiftsNow, chromedp.EvalAwaitPromise))
+		require.NoError(t, err, where)
+		if moved != "" {
+			found["what is there moves by "+moved] = append(found["what is there moves by "+moved], where)
+		}
+	}
 	begun := time.Now()
 	for _, path := range pagesOf(t, p.server.panelRoutes()) {
 		width, since := int64(0), time.Now()
 		for _, as := range []struct {
 			theme string
 			width int64
-		}{{"light", 1280}, {"dark", 390}, {"light", 390}} {
+		}{{"light", 1280}, {"dark", 1280}, {"dark", 390}, {"light", 390}} {
 			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 				{Name: "prefers-color-scheme", Value: as.theme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 			}})
 			require.NoError(t, err)
-			if as.width != width {
+			fresh := as.width != width
+			if fresh {
 				width = as.width
-				require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)))
-			}
-			if as.theme == "light" && width == 1280 {
-				require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(p.url+path)), path)
+				require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(p.url+path)), path)
 			}
 			// What is light or dark has other colours, and nothing else.
 			rules := `runOnly: ["color-contrast"]`
@@ -141,6 +161,9 @@ func TestEveryPageIsAccessibleInABrowser(t *testing.T) {
 				rules = `rules: {"color-contrast": {enabled: ` + strconv.FormatBool(width == 1280) + `}}`
 			}
 			look(fmt.Sprintf("%s %s %d", path, as.theme, width), "document", rules)
+			if fresh {
+				still(fmt.Sprintf("%s %d", path, width))
+			}
 		}
 		asks, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.querySelectorAll("details.confirm > summary").length`))
 		require.NoError(t, err)
@@ -155,6 +178,7 @@ func TestEveryPageIsAccessibleInABrowser(t *testing.T) {
 		_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf(`(document.querySelector("dialog[open]")?.close(), document.querySelector("[data-open=%s]").click(), true)`, open)))
 		require.NoError(t, err)
 		look(open, `"dialog[open]"`, "")
+		still(open)
 	}
 	t.Logf("looked for %s", time.Since(begun))
 	for violation, where := range found {
