@@ -21,7 +21,7 @@ const palette = {
     this.ask();
   },
 
-  options() { return [...this.list.children]; },
+  options() { return [...this.list.querySelectorAll("[role=option]")]; },
 
   at() { return this.options().findIndex(o => o.getAttribute("aria-selected") === "true"); },
 
@@ -49,7 +49,9 @@ const palette = {
       const n = this.list.children.length;
       this.status.textContent = n === 1 ? "1 found" : `${n || "Nothing"} found`;
     } catch {
-      if (turn === this.asked) this.status.textContent = "Weir does not answer. Try again.";
+      if (turn !== this.asked) return;
+      this.list.querySelectorAll(".skeleton").forEach(line => line.remove());
+      this.status.textContent = "Weir does not answer. Try again.";
     } finally {
       if (turn === this.asked) this.list.removeAttribute("aria-busy");
     }
