@@ -28,11 +28,13 @@ const auditPage = `axe.run(%s, {resultTypes: ["violations"], %s}).then(r => r.vi
 	v.id + ": " + v.nodes.slice(0, 3).map(n => n.target.join(" ") + " " + (n.any[0] || n.all[0] || n.none[0] || {message: ""}).message).join(" | ")))`
 
 // watchShifts adds up by how much what is on the page moved without being asked to, in shares of the window as Core Web Vitals counts it, and
-// keeps what moved.
-const watchShifts = `window.shifts = {sum: 0, what: []}; new PerformanceObserver(list => list.getEntries().filter(e => !e.hadRecentInput).forEach(e => {
+// keeps what moved, from where to where. It begins once the page is loaded: a slow machine paints the first rows of a table before the others
+// have come.
+const watchShifts = `window.shifts = {sum: 0, what: []};
+addEventListener("load", () => requestAnimationFrame(() => requestAnimationFrame(() => new PerformanceObserver(list => list.getEntries().filter(e => !e.hadRecentInput).forEach(e => {
 	shifts.sum += e.value;
-	shifts.what.push(...e.sources.map(s => s.node?.id || s.node?.className || s.node?.nodeName));
-})).observe({type: "layout-shift", buffered: true})`
+	shifts.what.push(...e.sources.map(s => [s.node?.id || s.node?.className || s.node?.nodeName, s.previousRect.x, s.previousRect.y, "to", s.currentRect.x, s.currentRect.y].join(" ")));
+})).observe({type: "layout-shift"}))))`
 
 // shiftsNow asks each live region for itself once more, waits for the frames in which that is painted, and says what moved, if it was too
 // much. What has no id is told by its class.

@@ -84,7 +84,6 @@ function enhance(root) {
   if (navigator.clipboard) for (const b of root.querySelectorAll("button[data-copy][hidden]")) b.hidden = false;
 }
 
-document.documentElement.classList.add("js");
 enhance(document);
 openNamed();
 document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });

@@ -140,7 +140,7 @@ func skeleton(lines int) templ.Component {
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
 		for range lines {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<li class=\"skeleton\" role=\"presentation\" aria-hidden=\"true\"><i></i><i></i></li>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<li class=\"skeleton\" role=\"presentation\" aria-hidden=\"true\"><span></span><span></span></li>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
