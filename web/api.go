@@ -3,12 +3,10 @@ package web
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -24,7 +22,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 	"github.com/labstack/echo/v4"
 
-	"weir/db"
 	"weir/jobs"
 )
 
@@ -40,6 +37,7 @@ var configureHuma = sync.OnceFunc(func() {
 })
 
 // mountAPI adds the JSON API and what machines ask besides: health, readiness, metrics.
+
 func (s *Server) mountAPI(e *echo.Echo) {
 	configureHuma()
 	e.HTTPErrorHandler = s.handleError
@@ -216,120 +214,6 @@ func jsonKind(t reflect.Type) string {
 	}
 }
 
-// Optional is a field of a PATCH that may be left out (not Set), null (Set, Value nil) or given.
-type Optional[T any] struct {
-	Set   bool
-	Value *T
-}
-
-// Given is an Optional with a value.
-func Given[T any](value T) Optional[T] { return Optional[T]{Set: true, Value: &value} }
-
-// Null is an Optional that was given as null.
-func Null[T any]() Optional[T] { return Optional[T]{Set: true} }
-
-func (o *Optional[T]) UnmarshalJSON(data []byte) error {
-	o.Set, o.Value = true, nil
-	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
-		return nil
-	}
-	o.Value = new(T)
-	return json.Unmarshal(data, o.Value)
-}
-
-func (o Optional[T]) MarshalJSON() ([]byte, error) { return json.Marshal(o.Value) }
-
-// Schema is what the OpenAPI document says of it.
-func (o Optional[T]) Schema(r huma.Registry) *huma.Schema {
-	schema := *r.Schema(reflect.TypeFor[T](), true, "")
-	schema.Nullable = true
-	return &schema
-}
-
-// Ids in the API are a prefix and the row's number.
-const (
-	idDestination = "dst_"
-	idLane        = "lane_"
-	idDelivery    = "dlv_"
-	idReplay      = "rpl_"
-	idToken       = "tok_"
-	idSearchKey   = "key_"
-	idPerson      = "usr_"
-	idSession     = "ses_"
-	idInvitation  = "inv_"
-	idLetters     = "dlg_"
-)
-
-var idNames = map[string]string{idDestination: "destination", idLane: "lane", idDelivery: "delivery", idReplay: "replay", idToken: "token", idSearchKey: "search key",
-	idPerson: "person", idSession: "session", idInvitation: "invitation", idLetters: "group of dead letters"}
-
-func formatID(prefix string, id int64) string { return prefix + strconv.FormatInt(id, 10) }
-
-// parseID reads an id in a path: what cannot be an id belongs to nothing, so it is a *jobs.NotFoundError.
-func parseID(prefix, text string) (int64, error) {
-	digits, ok := strings.CutPrefix(text, prefix)
-	id, err := strconv.ParseUint(digits, 10, 63)
-	if !ok || err != nil || id == 0 || digits[0] == '0' {
-		return 0, &jobs.NotFoundError{What: idNames[prefix], ID: printableID(text)}
-	}
-	return int64(id), nil
-}
-
-// parseIDField reads an id in a body or a query, where garbage is the caller's mistake: an *jobs.InvalidError.
-func parseIDField(prefix, field, text string) (int64, error) {
-	id, err := parseID(prefix, text)
-	if err != nil {
-		return 0, &jobs.InvalidError{Field: field, Problem: "want the id of a " + idNames[prefix] + ", such as " + prefix + "12"}
-	}
-	return id, nil
-}
-
-func printableID(text string) string {
-	if len(text) > 40 {
-		text = text[:40]
-	}
-	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '.'
-		}
-		return r
-	}, text), ".")
-}
-
-// Page is one page of a list.
-type Page[T any] struct {
-	Items      []T        `json:"items"`
-	NextCursor *string    `json:"next_cursor" doc:"Give it as cursor for the next page; null at the end. A page may have fewer items than asked for and still go on."`
-	SearchedTo *time.Time `json:"searched_to,omitempty" doc:"Given where the time was up before the page was full: everything newer has been looked at, and next_cursor goes on there."`
-}
-
-// PageInput is embedded by every list.
-type PageInput struct {
-	Cursor string `query:"cursor" maxLength:"100" doc:"next_cursor of the page before."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-}
-
-// firstPage is before every id there can be.
-const firstPage = math.MaxInt64
-
-func formatCursor(id int64) string {
-	return base64.RawURLEncoding.EncodeToString([]byte("i" + strconv.FormatInt(id, 10)))
-}
-
-// parseCursor gives start for an empty cursor.
-func parseCursor(text string, start int64) (int64, error) {
-	if text == "" {
-		return start, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	digits, ok := strings.CutPrefix(string(raw), "i")
-	id, numberErr := strconv.ParseUint(digits, 10, 63)
-	if err != nil || !ok || numberErr != nil {
-		return 0, &jobs.InvalidError{Field: "cursor", Problem: "is not a cursor of this list; start again without one"}
-	}
-	return int64(id), nil
-}
-
 // checkText refuses what Postgres cannot store and a page cannot show.
 func checkText(field, text string) error {
 	if !utf8.ValidString(text) {
@@ -339,40 +223,4 @@ func checkText(field, text string) error {
 		return &jobs.InvalidError{Field: field, Problem: "must not contain control characters"}
 	}
 	return nil
-}
-
-// healthz: the process is up and its database answers.
-func (s *Server) healthz(c echo.Context) error {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), time.Second)
-	defer cancel()
-	if err := s.Pool.Ping(ctx); err != nil {
-		s.Log.WarnContext(c.Request().Context(), "health check", "error", err)
-		return c.JSON(http.StatusServiceUnavailable, map[string]string{"status": "the database does not answer"})
-	}
-	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
-}
-
-// readyz: the schema is this program's, or newer.
-func (s *Server) readyz(c echo.Context) error {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), time.Second)
-	defer cancel()
-	files, err := db.Migrations.ReadDir("migrations")
-	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
-	}
-	number, _, _ := strings.Cut(files[len(files)-1].Name(), "_")
-	want, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return fmt.Errorf("read the last migration's number: %w", err)
-	}
-	var applied bool
-	// goose's own table, which no query file knows.
-	const query = "SELECT coalesce(max(version_id), 0) >= $1::bigint FROM schema_migration WHERE is_applied"
-	if err := s.Pool.QueryRow(ctx, query, want).Scan(&applied); err != nil || !applied {
-		return c.JSON(http.StatusServiceUnavailable, map[string]string{"status": "migrations are missing: run weir migrate"})
-	}
-	if s.Engine == nil {
-		return c.JSON(http.StatusServiceUnavailable, map[string]string{"status": "the engine has not started"})
-	}
-	return c.JSON(http.StatusOK, map[string]string{"status": "ready"})
 }
