@@ -14,6 +14,7 @@ import (
 const (
 	attentionRows    = 500              // destinations about which there is anything to say
 	attentionDeep    = 20               // of each kind, those that are looked into
+	attentionFirst   = 8                // sentences that are seen at once
 	attentionShown   = 30               // sentences on the page
 	attentionMinutes = 15 * time.Minute // what "now" is, for shares and rates
 )

@@ -113,7 +113,7 @@ const goes = { o: "/", d: "/destinations", a: "/lanes", e: "/events", l: "/deliv
 let gAt = 0;
 
 function step(by) {
-  const links = [...document.querySelectorAll("main tbody > tr, main ul.attention > li")].map(row => row.querySelector("a[href]")).filter(Boolean);
+  const links = [...document.querySelectorAll("main tbody > tr, main ul.attention > li")].map(row => row.querySelector("a[href]")).filter(link => link?.checkVisibility()); // not those in a fold
   const row = document.activeElement.closest("tbody > tr, ul.attention > li");
   const at = links.findIndex(link => row?.contains(link));
   const next = at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by;
