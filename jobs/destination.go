@@ -82,21 +82,11 @@ func cancelOwed(ctx context.Context, pool *pgxpool.Pool, queries *dbsqlc.Queries
 }
 
 func releaseCancelled(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, lane int64, rows []dbsqlc.DeliveryCancelByDestinationRow) error {
-	open, parked := map[int64]int32{}, map[int64]int32{}
-	var jobs []int64
+	gone := newDepartures(len(rows))
 	for _, row := range rows {
-		jobs = append(jobs, jobOf(row.JobID))
-		if row.Parked {
-			parked[lane]--
-		}
-		if row.InWindow {
-			open[lane]--
-		}
+		gone.add(lane, row.JobID, row.Parked, row.InWindow)
 	}
-	if err := addToLanes(ctx, tx, queries, open, parked); err != nil {
-		return err
-	}
-	return queries.RiverJobCancelWaiting(ctx, tx, jobs)
+	return gone.end(ctx, tx, queries)
 }
 
 // TypeTest is the type of a test event.

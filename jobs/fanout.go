@@ -197,21 +197,14 @@ func (f *fanout) block(ctx context.Context, tx pgx.Tx, made []int64) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	open, parked := map[int64]int32{}, map[int64]int32{}
-	jobs := make([]int64, len(rows))
-	for i, row := range rows {
-		jobs[i] = jobOf(row.JobID)
-		if row.Parked {
-			parked[row.LaneID]--
-		}
-		if row.InWindow {
-			open[row.LaneID]--
-		}
+	gone := newDepartures(len(rows))
+	for _, row := range rows {
+		gone.add(row.LaneID, row.JobID, row.Parked, row.InWindow)
 	}
-	if err := addToLanes(ctx, tx, f.queries, open, parked); err != nil {
+	if err := gone.count(ctx, tx, f.queries); err != nil {
 		return err
 	}
-	if err := f.queries.RiverJobPark(ctx, tx, jobs); err != nil {
+	if err := f.queries.RiverJobPark(ctx, tx, gone.jobs); err != nil {
 		return fmt.Errorf("park their jobs: %w", err)
 	}
 	return nil
@@ -226,25 +219,15 @@ func (f *fanout) supersede(ctx context.Context, tx pgx.Tx, made []int64) error {
 	if err != nil {
 		return fmt.Errorf("supersede older versions: %w", err)
 	}
-	open, parked := map[int64]int32{}, map[int64]int32{}
-	jobs := make([]int64, len(rows))
-	for i, row := range rows {
-		jobs[i] = jobOf(row.JobID)
-		f.tally.ended(row.DestinationID, StateSuperseded, 1) // a statistic: should this transaction fail, it is off by these
-		if row.Parked {
-			parked[row.LaneID]--
-		}
-		if row.InWindow {
-			open[row.LaneID]--
-		}
-	}
 	if len(rows) == 0 {
 		return nil
 	}
-	if err := addToLanes(ctx, tx, f.queries, open, parked); err != nil {
-		return err
+	gone := newDepartures(len(rows))
+	for _, row := range rows {
+		gone.add(row.LaneID, row.JobID, row.Parked, row.InWindow)
+		f.tally.ended(row.DestinationID, StateSuperseded, 1) // a statistic: should this transaction fail, it is off by these
 	}
-	return f.queries.RiverJobCancelWaiting(ctx, tx, jobs)
+	return gone.end(ctx, tx, f.queries)
 }
 
 func (f *fanout) insert(ctx context.Context, tx pgx.Tx, matches []dbsqlc.DeliveryMatchRow, plan *lanePlan) error {

@@ -215,25 +215,15 @@ func (r *replaySender) restorePage(ctx context.Context, tx pgx.Tx, replayID int6
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	open, parked, tally := map[int64]int32{}, map[int64]int32{}, replayTally{}
-	var jobs []int64
+	gone, tally := newDepartures(len(rows)), replayTally{}
 	for _, row := range rows {
-		jobs = append(jobs, jobOf(row.JobID))
-		if row.Parked {
-			parked[row.LaneID]--
-		}
-		if row.InWindow {
-			open[row.LaneID]--
-		}
+		gone.add(row.LaneID, row.JobID, row.Parked, row.InWindow)
 		n := tally.of(row.DestinationID, row.LaneID)
 		n.sent--
 		n.restored++
 	}
-	if err := addToLanes(ctx, tx, r.queries, open, parked); err != nil {
+	if err := gone.end(ctx, tx, r.queries); err != nil {
 		return 0, err
-	}
-	if err := r.queries.RiverJobCancelWaiting(ctx, tx, jobs); err != nil {
-		return 0, fmt.Errorf("cancel jobs: %w", err)
 	}
 	if err := r.count(ctx, tx, replayID, tally); err != nil {
 		return 0, err

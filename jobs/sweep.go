@@ -150,13 +150,6 @@ func (s *sweeper) finishDeletions(ctx context.Context) error {
 	return nil
 }
 
-func jobOf(id *int64) int64 {
-	if id == nil {
-		return 0
-	}
-	return *id
-}
-
 // settle runs outside the batcher: it is rare, and its page is a batch. Unlimited here means "lock the lane because work is parked in it".
 func (s *sweeper) settle(ctx context.Context, items []settlement) error {
 	_, err := s.commits.commit(ctx, items, nil)
@@ -176,40 +169,17 @@ func (s *sweeper) expireParked(ctx context.Context) error {
 		if rows, err = s.queries.DeliveryExpireParked(ctx, tx, lanes, sweepPage); err != nil {
 			return fmt.Errorf("expire: %w", err)
 		}
-		freed := map[int64]int32{}
-		var jobs []int64
+		gone := newDepartures(len(rows))
 		for _, row := range rows {
-			freed[row.LaneID]--
-			jobs = append(jobs, jobOf(row.JobID))
+			gone.add(row.LaneID, row.JobID, true, false)
 		}
-		if err := addToLanes(ctx, tx, s.queries, nil, freed); err != nil {
-			return err
-		}
-		return s.queries.RiverJobCancelWaiting(ctx, tx, jobs)
+		return gone.end(ctx, tx, s.queries)
 	})
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
 		s.tally.ended(row.DestinationID, StateExpired, 1)
-	}
-	return nil
-}
-
-// addToLanes changes the lanes' counters by these amounts; the caller holds their locks.
-func addToLanes(ctx context.Context, tx pgx.Tx, queries *dbsqlc.Queries, open, parked map[int64]int32) error {
-	add := dbsqlc.LaneAddParams{}
-	for _, counts := range []map[int64]int32{open, parked} {
-		for lane := range counts {
-			add.Ids = append(add.Ids, lane)
-			add.Open = append(add.Open, open[lane])
-			add.Parked = append(add.Parked, parked[lane])
-			delete(open, lane)
-			delete(parked, lane)
-		}
-	}
-	if err := queries.LaneAdd(ctx, tx, add); err != nil {
-		return fmt.Errorf("count in lanes: %w", err)
 	}
 	return nil
 }
