@@ -72,7 +72,10 @@ func TestReplayRunStartsOnce(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM replay"))
 
 	// Both runs select the same; each delivery goes out once.
-	b.feed(t)
+	eventually(t, 20*time.Second, "all are fed; one step has a second for it", func() bool {
+		b.feed(t)
+		return b.count(t, "SELECT count(*) FROM replay_item WHERE state IN ('sent', 'refused')") == 40
+	})
 	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM delivery WHERE state = 'pending'"))
 	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM replay_item WHERE state = 'sent'"))
 	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM replay_item WHERE refusal LIKE 'it is being sent again by replay rpl_%'"))
