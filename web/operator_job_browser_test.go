@@ -85,7 +85,7 @@ func (h hands) find(text, line string) {
 	h.press("k", chromedp.ModifierCtrl)
 	h.until(`document.querySelector("#palette [role=option]") !== null`)
 	require.NoError(h.t, chromedp.Do(h.ctx, chromedp.KeyEvent(text)))
-	h.until(fmt.Sprintf(`[...document.querySelectorAll("#palette [role=option]")].some(o => o.innerText.includes(%q)) && !document.querySelector("#palette [aria-busy]")`, line))
+	h.until(fmt.Sprintf(`[...document.querySelectorAll("#palette [role=option]")].some(o => o.innerText.includes(%q)) && !palette.wait && !document.querySelector("#palette [aria-busy]")`, line))
 	for range 30 {
 		selected, err := chromedp.Run(h.ctx, chromedp.Evaluate[string](`document.getElementById(document.querySelector("#palette input").getAttribute("aria-activedescendant"))?.innerText ?? ""`))
 		require.NoError(h.t, err)

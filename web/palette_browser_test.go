@@ -33,6 +33,10 @@ func TestPaletteInABrowser(t *testing.T) {
 	do(`letGo()`)
 	until(lines + " === 0 && " + options + " > 0")
 
+	// What was moved to while an answer was on its way stays chosen.
+	do(`palette.ask(); palette.key(new KeyboardEvent("keydown", {key: "ArrowDown"})); window.chosen = palette.options()[palette.at()].dataset.href; letGo()`)
+	until(`!document.querySelector("#palette [aria-busy]") && palette.at() === 1 && palette.options()[1].dataset.href === chosen`)
+
 	do(open)
 	until(lines + " === 6")
 	do(`fail(new TypeError("nobody there"))`)

@@ -10,6 +10,7 @@ const palette = {
   open() {
     if (!sheets || document.querySelector("dialog[open]")) return;
     this.dialog = sheet("palette");
+    this.moved = false;
     [this.input, this.list, this.status] = this.dialog.querySelectorAll("input, ul, p");
     this.input.addEventListener("input", () => this.typed());
     this.input.addEventListener("keydown", e => this.key(e));
@@ -34,6 +35,7 @@ const palette = {
     this.input.setAttribute("aria-activedescendant", options[i].id);
   },
 
+  // What somebody has moved to stays chosen when a later answer still has it; else it is the first.
   async ask() {
     const turn = ++this.asked;
     this.list.setAttribute("aria-busy", "true");
@@ -44,8 +46,9 @@ const palette = {
       const fresh = document.createElement("template");
       fresh.innerHTML = await answer.text();
       if (turn !== this.asked) return;
+      const kept = this.moved && this.options()[this.at()]?.dataset.href;
       this.list.replaceChildren(...fresh.content.children);
-      this.select(0);
+      this.select(Math.max(0, this.options().findIndex(o => o.dataset.href === kept)));
       const n = this.list.children.length;
       this.status.textContent = n === 1 ? "1 found" : `${n || "Nothing"} found`;
     } catch {
@@ -67,7 +70,7 @@ const palette = {
 
   key(e) {
     const moves = { ArrowDown: () => this.at() + 1, ArrowUp: () => this.at() - 1, PageDown: () => Math.min(this.at() + 6, this.options().length - 1), PageUp: () => Math.max(this.at() - 6, 0) };
-    if (moves[e.key]) { e.preventDefault(); this.select(moves[e.key]()); }
+    if (moves[e.key]) { e.preventDefault(); this.moved = true; this.select(moves[e.key]()); }
     if (e.key === "Enter") {
       e.preventDefault();
       if (this.wait || this.list.hasAttribute("aria-busy")) this.enter = true; else this.go(this.options()[this.at()]);
@@ -76,7 +79,7 @@ const palette = {
 
   typed() {
     clearTimeout(this.wait);
-    this.enter = false;
+    this.enter = this.moved = false;
     this.wait = setTimeout(async () => {
       this.wait = 0;
       await this.ask();
