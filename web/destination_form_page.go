@@ -63,8 +63,11 @@ type destinationFormModel struct {
 	Forecast *forecastModel // of what is typed, where that was asked for
 }
 
-func (m destinationFormModel) problem(id string) string {
-	for _, e := range m.Errors {
+func (m destinationFormModel) problem(id string) string { return problemAt(m.Errors, id) }
+
+// problemAt is what is wrong at one field of a form; empty: nothing.
+func problemAt(wrong []ui.FieldError, id string) string {
+	for _, e := range wrong {
 		if e.ID == id {
 			return e.Problem
 		}

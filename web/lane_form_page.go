@@ -77,14 +77,7 @@ type laneFormModel struct {
 
 func (m laneFormModel) path() string { return "/lanes/" + m.ID }
 
-func (m laneFormModel) problem(id string) string {
-	for _, e := range m.Errors {
-		if e.ID == id {
-			return e.Problem
-		}
-	}
-	return ""
-}
+func (m laneFormModel) problem(id string) string { return problemAt(m.Errors, id) }
 
 func (m laneFormModel) input() (LaneInput, error) {
 	in, err := m.Budget.input("")

@@ -116,14 +116,7 @@ type replayNewModel struct {
 	Destinations []ui.Option
 }
 
-func (m replayNewModel) problem(id string) string {
-	for _, e := range m.Errors {
-		if e.ID == id {
-			return e.Problem
-		}
-	}
-	return ""
-}
+func (m replayNewModel) problem(id string) string { return problemAt(m.Errors, id) }
 
 func (s *Server) replayNewPage(c echo.Context) error {
 	return s.showReplayForm(c, http.StatusOK, readReplayForm(c.QueryParams()), nil)
