@@ -160,7 +160,7 @@ func TestOrderingLatest(t *testing.T) {
 	t.Run("a retry of an older version gives way to a newer one", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		d := latest(t, b, &dbfactory.DestinationOpts{Retry: []time.Duration{500 * time.Millisecond}})
+		d := latest(t, b, &dbfactory.DestinationOpts{Retry: []time.Duration{5 * time.Second}})
 		b.receiver.statuses(500, 200)
 		b.publish(t, Event{ID: "v1", Subject: "S", Version: version(1)})
 		b.awaitState(t, "v1", d.ID, StateRetrying)
